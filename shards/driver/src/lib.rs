@@ -1,0 +1,1 @@
+//! One core's loop: lanes, placement table, windows, connections.

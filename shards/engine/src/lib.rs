@@ -1,0 +1,1 @@
+//! What a shard decides: topics, logs, interest.

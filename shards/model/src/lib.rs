@@ -1,0 +1,1 @@
+//! Ids, names, offsets, configurations, limits and error kinds.

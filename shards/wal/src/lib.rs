@@ -1,0 +1,1 @@
+//! Storage as bytes and decisions: the record batch.

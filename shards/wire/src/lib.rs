@@ -1,0 +1,1 @@
+//! Bytes to events and back for each protocol, without sockets or clocks.
