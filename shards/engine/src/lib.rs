@@ -1,1 +1,17 @@
-//! What a shard decides: topics, logs, interest.
+//! What a shard decides, on the core that owns it: topics, publishes, reads, retention, interest. No I/O, no clock.
+//!
+//! [`Shard::handle`] takes one [`Event`] and the time, and leaves [`Effect`]s for the driver to perform. It is synchronous and
+//! depends on nothing but its arguments, so that a simulation replays from a seed.
+
+mod command;
+mod log;
+mod publish;
+mod read;
+mod shard;
+mod topics;
+
+#[cfg(test)]
+mod tests;
+
+pub use command::{Command, Effect, Event, Now, Origin, Page, PlacementChange, Reply, TopicStats};
+pub use shard::{Shard, ShardSettings};

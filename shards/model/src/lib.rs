@@ -1,1 +1,37 @@
-//! Ids, names, offsets, configurations, limits and error kinds.
+//! The vocabulary of the broker, used by every crate on any core: ids, names, offsets, configurations, limits, errors.
+//!
+//! | word | means |
+//! |---|---|
+//! | topic | a named channel |
+//! | partition | an ordered part of a topic: one log |
+//! | shard | a share of the topics with one commit log, run by one core |
+//! | message / record | what a client sends / the same in a batch, with its offset |
+//! | record batch | records of one partition together: the unit of log, lane, fetch |
+//! | incarnation | 64 random bits of one life of a topic |
+//! | offset | position of a record in a partition, counted from 0 |
+//! | log start, log end | first offset kept; the offset that the next record gets |
+//! | durable offset | everything below it is synced on this node |
+//! | high-water mark | everything below it is visible to consumers |
+//! | cursor | the next offset that a reader reads |
+//!
+//! All ends are exclusive.
+
+mod config;
+mod error;
+mod id;
+pub mod limit;
+mod message;
+mod name;
+mod offset;
+mod token;
+
+#[cfg(test)]
+mod tests;
+
+pub use config::{Retention, Storage, TopicConfig};
+pub use error::{Refusal, RefusalKind};
+pub use id::{CoreId, Incarnation, PartitionRef, ShardId};
+pub use message::Message;
+pub use name::{NameError, TopicName};
+pub use offset::{DurableOffset, HighWaterMark, LogEnd, LogStart, Offset};
+pub use token::{Position, ResumeToken, TokenError};

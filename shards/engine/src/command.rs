@@ -1,0 +1,231 @@
+//! What cores and shards say to each other: commands, replies, events, effects. Values that cross between cores.
+
+use ringmain_model::{
+    CoreId, HighWaterMark, Incarnation, LogStart, Message, Offset, PartitionRef, Refusal, ShardId, TopicConfig,
+    TopicName,
+};
+use ringmain_wal::RecordBatch;
+
+/// The time of one turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Now {
+    /// Wall clock, microseconds since the Unix epoch: for timestamps only.
+    pub unix_us: i64,
+    /// Monotonic clock, milliseconds since the broker started: for every deadline.
+    pub monotonic_ms: u64,
+}
+
+/// Who asked, so that the reply finds its way; the engine hands it back unread.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Origin {
+    /// The core that asked.
+    pub core: CoreId,
+    /// Which of that core's askers.
+    pub asker: u64,
+    /// Which of that asker's requests.
+    pub request: u64,
+}
+
+/// What a core asks a shard to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Command {
+    /// Make a topic; the incarnation is drawn by the asker, because chance comes from outside.
+    Create {
+        /// The topic's name.
+        name: TopicName,
+        /// Its settings.
+        config: TopicConfig,
+        /// Its life.
+        incarnation: Incarnation,
+    },
+    /// End a topic's life.
+    Delete {
+        /// The topic's name.
+        name: TopicName,
+    },
+    /// Tell how a topic stands.
+    Stat {
+        /// The topic's life.
+        incarnation: Incarnation,
+    },
+    /// Tell how all topics of the shard stand.
+    List,
+    /// Store a message.
+    Publish {
+        /// Where.
+        partition: PartitionRef,
+        /// What.
+        message: Message,
+    },
+    /// Read visible records.
+    Read {
+        /// Where.
+        partition: PartitionRef,
+        /// From which offset on.
+        from: Offset,
+        /// At most that many bytes, and at least one batch.
+        bytes_max: usize,
+        /// Stop at the batch that reaches that many records.
+        records_max: u64,
+        /// Whether the reader has been following: then it may read a little below the log start (the live window).
+        following: bool,
+    },
+    /// Say how many subscribers a core has now; from 1 on, visible batches are pushed to it, 0 ends that.
+    Interest {
+        /// Which partition.
+        partition: PartitionRef,
+        /// Subscribers on that core.
+        subscribers: u32,
+    },
+}
+
+/// What a shard answers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reply {
+    /// The topic is there, and every core knows it.
+    Created(TopicStats),
+    /// The topic is gone, and every core knows it.
+    Deleted,
+    /// How the topic stands.
+    Stats(TopicStats),
+    /// How the shard's topics stand, in no order.
+    Listed(Vec<TopicStats>),
+    /// The message is stored and visible.
+    Published {
+        /// Its offset.
+        offset: Offset,
+        /// When it was taken, microseconds since the Unix epoch.
+        time_us: i64,
+    },
+    /// A page of records.
+    Page(Page),
+    /// Pushes begin at the high-water mark.
+    Interested {
+        /// Which partition.
+        partition: PartitionRef,
+        /// First offset that will be pushed.
+        high_water: HighWaterMark,
+    },
+    /// Nothing was done.
+    Refused(Refusal),
+}
+
+/// Records read from a partition.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Page {
+    /// Which partition.
+    pub partition: PartitionRef,
+    /// Where reading began: what was asked for, or the nearest offset that is there.
+    pub from: Offset,
+    /// Batches in order; the first may begin below `from`.
+    pub batches: Vec<RecordBatch>,
+    /// First offset kept.
+    pub log_start: LogStart,
+    /// Everything below it is visible.
+    pub high_water: HighWaterMark,
+}
+
+impl Page {
+    /// The next offset to read after this page.
+    #[must_use]
+    pub fn next(&self) -> Offset {
+        self.batches.last().map_or(self.from, RecordBatch::end).max(self.from)
+    }
+}
+
+/// How a topic stands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TopicStats {
+    /// Its name.
+    pub name: TopicName,
+    /// Its life.
+    pub incarnation: Incarnation,
+    /// Its settings.
+    pub config: TopicConfig,
+    /// Its shard.
+    pub shard: ShardId,
+    /// First offset kept.
+    pub log_start: LogStart,
+    /// Everything below it is visible.
+    pub high_water: HighWaterMark,
+    /// Bytes of the records kept.
+    pub bytes: u64,
+    /// Live subscribers on all cores.
+    pub subscribers: u64,
+    /// When it was made, microseconds since the Unix epoch.
+    pub created_us: i64,
+}
+
+impl TopicStats {
+    /// Messages kept.
+    #[must_use]
+    pub fn message_count(&self) -> u64 {
+        self.high_water.offset().since(self.log_start.offset())
+    }
+}
+
+/// What happens to a shard.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A core asks something.
+    Asked {
+        /// Who.
+        origin: Origin,
+        /// What.
+        command: Command,
+    },
+    /// A core has applied a placement change.
+    Placed {
+        /// Which change.
+        change: u64,
+    },
+    /// All events of this turn have been given: open batches close.
+    TurnEnded,
+}
+
+/// A change of the table that every core keeps: which topics there are, and where.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PlacementChange {
+    /// A topic came.
+    Add {
+        /// Its name.
+        name: TopicName,
+        /// Its life.
+        incarnation: Incarnation,
+        /// Its shard.
+        shard: ShardId,
+    },
+    /// A topic went.
+    Remove {
+        /// Its name.
+        name: TopicName,
+        /// The life that ended.
+        incarnation: Incarnation,
+    },
+}
+
+/// What the driver must do for a shard.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// Answer an asker.
+    Reply {
+        /// Who asked.
+        to: Origin,
+        /// The answer.
+        reply: Reply,
+    },
+    /// Give a visible batch to a core that has subscribers.
+    Push {
+        /// Which core.
+        core: CoreId,
+        /// The batch.
+        batch: RecordBatch,
+    },
+    /// Have every core apply a change, and give [`Event::Placed`] once per core.
+    Place {
+        /// The change's number in this shard.
+        change: u64,
+        /// The change.
+        placement: PlacementChange,
+    },
+}

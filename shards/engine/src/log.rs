@@ -1,0 +1,212 @@
+//! A partition's log in memory, on the core that owns it: batches, marks, retention and the live window.
+
+use std::collections::VecDeque;
+
+use ringmain_model::limit::{LIVE_WINDOW_BYTES_PER_SHARD, LIVE_WINDOW_BYTES_PER_TOPIC};
+use ringmain_model::{
+    CoreId, DurableOffset, HighWaterMark, LogEnd, LogStart, Message, Offset, PartitionRef, Retention,
+};
+use ringmain_wal::{BatchBuilder, BatchSpace, RecordBatch};
+
+use crate::command::Origin;
+
+/// A publish that was admitted and waits for its batch to be durable.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiting {
+    pub(crate) origin: Origin,
+    pub(crate) offset: Offset,
+    pub(crate) time_us: i64,
+}
+
+/// One partition: its records, and who wants the new ones.
+///
+/// `log start <= high-water mark <= durable offset <= log end` holds after every call.
+#[derive(Debug)]
+pub(crate) struct PartitionLog {
+    partition: PartitionRef,
+    batches: VecDeque<RecordBatch>,
+    open: Option<BatchBuilder>,
+    waiting: Vec<Waiting>,
+    log_start: LogStart,
+    high_water: HighWaterMark,
+    durable: DurableOffset,
+    log_end: LogEnd,
+    /// Bytes of all closed batches, the live window included.
+    closed_bytes: u64,
+    /// Bytes of the batches that lie wholly below the log start.
+    window_bytes: u64,
+    /// Cores with subscribers, and how many; short, so a list.
+    interest: Vec<(CoreId, u32)>,
+}
+
+/// Bytes of one shard's logs, kept beside them because its bounds are the shard's.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct ShardBytes {
+    /// Closed batches. A turn may admit beyond the bound what its open batches hold: the lanes bound that.
+    pub(crate) kept: u64,
+    /// Batches below their log's start.
+    pub(crate) windows: u64,
+}
+
+impl PartitionLog {
+    pub(crate) fn new(partition: PartitionRef) -> Self {
+        Self {
+            partition,
+            batches: VecDeque::new(),
+            open: None,
+            waiting: Vec::new(),
+            log_start: LogStart::default(),
+            high_water: HighWaterMark::default(),
+            durable: DurableOffset::default(),
+            log_end: LogEnd::default(),
+            closed_bytes: 0,
+            window_bytes: 0,
+            interest: Vec::new(),
+        }
+    }
+
+    pub(crate) fn log_start(&self) -> LogStart {
+        self.log_start
+    }
+
+    pub(crate) fn high_water(&self) -> HighWaterMark {
+        self.high_water
+    }
+
+    /// Bytes of the records that retention keeps.
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        self.closed_bytes - self.window_bytes
+    }
+
+    pub(crate) fn interest(&self) -> &[(CoreId, u32)] {
+        &self.interest
+    }
+
+    pub(crate) fn subscribers(&self) -> u64 {
+        self.interest.iter().map(|(_, subscribers)| u64::from(*subscribers)).sum()
+    }
+
+    /// Whether admitted messages wait for their batch to close.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Whether the open batch must close before it takes `message`.
+    pub(crate) fn is_full_for(&self, message: &Message) -> bool {
+        self.open.as_ref().is_some_and(|open| open.space_for(message) == BatchSpace::Full)
+    }
+
+    /// Gives an admitted message its offset.
+    pub(crate) fn append(&mut self, message: &Message, time_us: i64, origin: Origin) {
+        let open = self.open.get_or_insert_with(|| BatchBuilder::new(self.partition, self.log_end.offset()));
+        let offset = open.push(message, time_us);
+        self.log_end.advance(open.end());
+        self.waiting.push(Waiting { origin, offset, time_us });
+    }
+
+    /// Closes the open batch and returns it with the publishes that waited for it.
+    pub(crate) fn close_batch(&mut self, shard: &mut ShardBytes) -> Option<(RecordBatch, Vec<Waiting>)> {
+        let batch = self.open.take()?.finish()?;
+        let bytes = byte_count(&batch);
+        self.closed_bytes += bytes;
+        shard.kept += bytes;
+        self.batches.push_back(batch.clone());
+        // In memory, durability is immediate: the three marks move together, and each checks its order.
+        self.durable.advance(self.log_end.offset());
+        self.high_water.advance(self.durable.offset());
+        assert_eq!(batch.end(), self.high_water.offset(), "a closed batch ends at the high-water mark");
+        Some((batch, std::mem::take(&mut self.waiting)))
+    }
+
+    /// Moves the log start as far as retention demands, and lets go of what no reader may ask for any more.
+    pub(crate) fn retain(&mut self, retention: &Retention, shard: &mut ShardBytes) {
+        let end = self.high_water.offset();
+        let by_count = Offset(end.0.saturating_sub(retention.max_messages));
+        if by_count > self.log_start.offset() {
+            self.move_start(by_count, shard);
+        }
+        while self.kept_bytes() > retention.max_bytes {
+            let first = self.batches.partition_point(|batch| batch.end() <= self.log_start.offset());
+            match self.batches.get(first + 1) {
+                Some(second) => self.move_start(second.base(), shard),
+                None => break,
+            }
+        }
+        self.trim_window(shard);
+    }
+
+    fn move_start(&mut self, start: Offset, shard: &mut ShardBytes) {
+        let passed = self.batches.partition_point(|batch| batch.end() <= self.log_start.offset());
+        self.log_start.advance(start);
+        let below = self.batches.range(passed..).take_while(|batch| batch.end() <= start);
+        let bytes: u64 = below.map(byte_count).sum();
+        self.window_bytes += bytes;
+        shard.windows += bytes;
+    }
+
+    fn trim_window(&mut self, shard: &mut ShardBytes) {
+        let followed = !self.interest.is_empty();
+        while let Some(first) = self.batches.front() {
+            let within =
+                self.window_bytes <= LIVE_WINDOW_BYTES_PER_TOPIC && shard.windows <= LIVE_WINDOW_BYTES_PER_SHARD;
+            if first.end() > self.log_start.offset() || (followed && within) {
+                break;
+            }
+            let bytes = byte_count(first);
+            self.window_bytes -= bytes;
+            self.closed_bytes -= bytes;
+            shard.windows -= bytes;
+            shard.kept -= bytes;
+            self.batches.pop_front();
+        }
+        // A log that shrank gives its table back, so that 100 000 once busy topics do not add up.
+        if self.batches.capacity() > 64 && self.batches.len() * 4 < self.batches.capacity() {
+            self.batches.shrink_to(self.batches.len() * 2);
+        }
+    }
+
+    /// Takes all bytes of this log out of the shard's sums; for a log that is thrown away.
+    pub(crate) fn forget(&self, shard: &mut ShardBytes) {
+        shard.kept -= self.closed_bytes;
+        shard.windows -= self.window_bytes;
+    }
+
+    /// Notes how many subscribers a core has.
+    pub(crate) fn set_interest(&mut self, core: CoreId, subscribers: u32, shard: &mut ShardBytes) {
+        self.interest.retain(|(other, _)| *other != core);
+        if subscribers > 0 {
+            self.interest.push((core, subscribers));
+        } else if self.interest.is_empty() {
+            self.trim_window(shard);
+        }
+    }
+
+    /// The first offset that a reader may read.
+    pub(crate) fn readable_from(&self, following: bool) -> Offset {
+        match self.batches.front() {
+            Some(first) if following => first.base().min(self.log_start.offset()),
+            _ => self.log_start.offset(),
+        }
+    }
+
+    /// Visible batches from `from` on, within the bounds, at least one when there is one.
+    pub(crate) fn read(&self, from: Offset, bytes_max: usize, records_max: u64) -> Vec<RecordBatch> {
+        let first = self.batches.partition_point(|batch| batch.end() <= from);
+        let (mut bytes, mut batches) = (0, Vec::new());
+        for batch in self.batches.range(first..) {
+            bytes += batch.bytes().len();
+            if !batches.is_empty() && bytes > bytes_max {
+                break;
+            }
+            batches.push(batch.clone());
+            if batch.end().since(from) >= records_max {
+                break;
+            }
+        }
+        batches
+    }
+}
+
+fn byte_count(batch: &RecordBatch) -> u64 {
+    batch.bytes().len() as u64
+}

@@ -1,0 +1,125 @@
+//! Topics come, are told of, and go; every core hears of it before the asker does. On the core that owns the shard.
+
+use ringmain_model::limit::TOPICS_PER_SHARD_MAX;
+use ringmain_model::{Incarnation, PartitionRef, Refusal, RefusalKind, TopicConfig, TopicName};
+
+use crate::command::{Effect, Now, Origin, PlacementChange, Reply, TopicStats};
+use crate::log::PartitionLog;
+use crate::shard::Shard;
+
+/// One life of a topic.
+#[derive(Debug)]
+pub(crate) struct Topic {
+    pub(crate) name: TopicName,
+    pub(crate) config: TopicConfig,
+    pub(crate) created_us: i64,
+    pub(crate) log: PartitionLog,
+}
+
+/// A placement change on its way to the cores, and whom to answer once all have applied it.
+#[derive(Debug)]
+pub(crate) struct Announcement {
+    cores_left: u16,
+    origin: Origin,
+    reply: Reply,
+}
+
+impl Shard {
+    pub(crate) fn create(
+        &mut self,
+        now: Now,
+        origin: Origin,
+        name: TopicName,
+        config: TopicConfig,
+        incarnation: Incarnation,
+        effects: &mut Vec<Effect>,
+    ) {
+        let refusal = if self.names.contains_key(&name) {
+            Some(Refusal::new(
+                RefusalKind::TopicExists,
+                format!("the topic `{name}` is there already: use it, or delete it first"),
+            ))
+        } else if let Err(message) = config.retention.check() {
+            Some(Refusal::new(RefusalKind::InvalidConfig, message))
+        } else if self.topics.len() >= TOPICS_PER_SHARD_MAX {
+            Some(Refusal::busy("this shard holds as many topics as it may; delete some"))
+        } else if self.topics.contains_key(&incarnation) {
+            // Two of 2^64 random numbers met; another draw will do.
+            Some(Refusal::busy("this topic's random number is taken"))
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            effects.push(Effect::Reply { to: origin, reply: Reply::Refused(refusal) });
+            return;
+        }
+        let log = PartitionLog::new(PartitionRef { incarnation, partition: 0 });
+        self.names.insert(name.clone(), incarnation);
+        self.topics.insert(incarnation, Topic { name: name.clone(), config, created_us: now.unix_us, log });
+        if let Some(stats) = self.stats_of(incarnation) {
+            let placement = PlacementChange::Add { name, incarnation, shard: self.id };
+            self.announce(origin, placement, Reply::Created(stats), effects);
+        }
+    }
+
+    pub(crate) fn delete(&mut self, origin: Origin, name: &TopicName, effects: &mut Vec<Effect>) {
+        let Some(incarnation) = self.names.remove(name) else {
+            effects.push(Effect::Reply { to: origin, reply: Reply::Refused(Refusal::topic_not_found(name.as_str())) });
+            return;
+        };
+        // What was admitted before the delete is answered as stored: it was, for a moment.
+        self.close_batch(PartitionRef { incarnation, partition: 0 }, effects);
+        if let Some(topic) = self.topics.remove(&incarnation) {
+            topic.log.forget(&mut self.bytes);
+        }
+        let placement = PlacementChange::Remove { name: name.clone(), incarnation };
+        self.announce(origin, placement, Reply::Deleted, effects);
+    }
+
+    fn announce(&mut self, origin: Origin, placement: PlacementChange, reply: Reply, effects: &mut Vec<Effect>) {
+        let change = self.next_change;
+        self.next_change += 1;
+        self.announcements.insert(change, Announcement { cores_left: self.settings.cores, origin, reply });
+        effects.push(Effect::Place { change, placement });
+    }
+
+    pub(crate) fn placed(&mut self, change: u64, effects: &mut Vec<Effect>) {
+        let Some(announcement) = self.announcements.get_mut(&change) else { return };
+        announcement.cores_left = announcement.cores_left.saturating_sub(1);
+        if announcement.cores_left == 0
+            && let Some(Announcement { origin, reply, .. }) = self.announcements.remove(&change)
+        {
+            effects.push(Effect::Reply { to: origin, reply });
+        }
+    }
+
+    pub(crate) fn stat(&self, origin: Origin, incarnation: Incarnation, effects: &mut Vec<Effect>) {
+        let reply = self.stats_of(incarnation).map_or_else(|| Reply::Refused(deleted_meanwhile()), Reply::Stats);
+        effects.push(Effect::Reply { to: origin, reply });
+    }
+
+    pub(crate) fn list(&self, origin: Origin, effects: &mut Vec<Effect>) {
+        let stats = self.topics.keys().filter_map(|incarnation| self.stats_of(*incarnation)).collect();
+        effects.push(Effect::Reply { to: origin, reply: Reply::Listed(stats) });
+    }
+
+    fn stats_of(&self, incarnation: Incarnation) -> Option<TopicStats> {
+        let topic = self.topics.get(&incarnation)?;
+        Some(TopicStats {
+            name: topic.name.clone(),
+            incarnation,
+            config: topic.config,
+            shard: self.id,
+            log_start: topic.log.log_start(),
+            high_water: topic.log.high_water(),
+            bytes: topic.log.kept_bytes(),
+            subscribers: topic.log.subscribers(),
+            created_us: topic.created_us,
+        })
+    }
+}
+
+/// The answer to a command whose topic ended its life on the way.
+pub(crate) fn deleted_meanwhile() -> Refusal {
+    Refusal::new(RefusalKind::TopicNotFound, "this topic was deleted meanwhile: create it again with POST /topics")
+}

@@ -1,0 +1,138 @@
+//! Every bound of the broker with the reason beside it; constants for any core.
+//!
+//! Each queue, buffer, cache, table and wait has its bound here, and a defined answer when it is reached.
+
+/// Bytes of a topic name: what a directory entry holds, should a tool want to show it as one.
+pub const TOPIC_NAME_BYTES_MAX: usize = 255;
+
+/// Topics that one shard owns. Answer: 503 busy. A topic costs about 1 KiB, so this is some 130 MiB a shard.
+pub const TOPICS_PER_SHARD_MAX: usize = 131_072;
+
+/// Positions in one resume token, so that it fits in a request head together with everything else.
+pub const TOKEN_POSITIONS_MAX: usize = 64;
+
+/// Messages kept by a memory topic unless `MAX_MESSAGE_RETENTION` says otherwise (streamq's default).
+pub const RETENTION_MESSAGES_DEFAULT: u64 = 1000;
+
+/// Largest retention by count that may be asked for.
+pub const RETENTION_MESSAGES_MAX: u64 = 1 << 40;
+
+/// Largest retention by bytes that may be asked for, and the default: the shard's memory is the real bound.
+pub const RETENTION_BYTES_MAX: u64 = 1 << 50;
+
+/// Bytes of records that the memory topics of one shard may keep. Answer: 507 `storage_full`.
+pub const SHARD_MEMORY_BYTES_DEFAULT: u64 = 1 << 30;
+
+/// Bytes beyond the retention cap that a topic with live readers keeps, so that a reader that is a moment late goes on.
+pub const LIVE_WINDOW_BYTES_PER_TOPIC: u64 = 8 << 20;
+
+/// Sum of all live windows of a shard; beyond it a topic's window ends at its retention cap.
+pub const LIVE_WINDOW_BYTES_PER_SHARD: u64 = 256 << 20;
+
+/// A message's body, key and headers together. Answer: 413.
+pub const MESSAGE_BYTES_DEFAULT: usize = 1 << 20;
+
+/// The most that the message limit may be set to: a record's lengths are 32 bits, and a batch must fit in memory twice.
+pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
+
+/// Headers of one message. Answer: 400.
+pub const MESSAGE_HEADERS_MAX: usize = 64;
+
+/// A request's body. Answer: 413.
+pub const BODY_BYTES_DEFAULT: usize = 16 << 20;
+
+/// The most that the body limit may be set to.
+pub const BODY_BYTES_MAX: usize = 256 << 20;
+
+/// Bodies that one core holds half received. Answer: 503 busy. Sixteen of the largest default bodies.
+pub const BODIES_BYTES_PER_CORE: usize = 256 << 20;
+
+/// A request's head, first line and headers. Answer: 431.
+pub const HEAD_BYTES_MAX: usize = 16 << 10;
+
+/// Header lines in a request's head. Answer: 431.
+pub const HEAD_LINES_MAX: usize = 64;
+
+/// Requests of one connection that wait for their answers. Answer: reading stops until one is answered.
+pub const PIPELINE_REQUESTS_MAX: usize = 128;
+
+/// Bytes that a connection may have sent ahead of the request being answered. Answer: reading stops.
+pub const PIPELINE_BYTES_MAX: usize = 64 << 10;
+
+/// Open batch of one partition: it closes at the end of the turn, or here, whichever is first.
+pub const BATCH_BYTES_MAX: usize = 1 << 20;
+
+/// Records in one batch, so that a reader can index them in little memory.
+pub const BATCH_RECORDS_MAX: u32 = 1 << 16;
+
+/// Requests that may be outstanding from one core to another. Answer: 503 busy.
+pub const LANE_REQUESTS_DEFAULT: usize = 1024;
+
+/// Most requests that a lane may be set to.
+pub const LANE_REQUESTS_MAX: usize = 65_536;
+
+/// Bundles in one lane's ring: a turn makes one, and a core takes them all in its next turn.
+pub const LANE_BUNDLES: usize = 64;
+
+/// Bytes of visible batches that wait for one core. Answer: a marked hole, read later at the reader's pace.
+pub const LANE_PUSH_BYTES_MAX: usize = 16 << 20;
+
+/// Batches that wait for one core. Answer: a marked hole.
+pub const LANE_PUSHES_MAX: usize = 4096;
+
+/// Bytes of a topic's newest batches that one interested core holds for all its subscribers.
+pub const WINDOW_BYTES_MAX: usize = 4 << 20;
+
+/// Batches in such a window.
+pub const WINDOW_BATCHES_MAX: usize = 4096;
+
+/// Bytes of all windows of one core. Answer: the window that grows gives up its oldest batches.
+pub const WINDOWS_BYTES_PER_CORE: usize = 256 << 20;
+
+/// Bytes that one read returns (at least one batch): small enough that many readers share a core fairly.
+pub const READ_BYTES_MAX: usize = 256 << 10;
+
+/// Messages of one fetched page unless asked otherwise.
+pub const FETCH_MESSAGES_DEFAULT: u64 = 100;
+
+/// Messages of one fetched page at most. Answer: 400.
+pub const FETCH_MESSAGES_MAX: u64 = 10_000;
+
+/// Bytes of records in one fetched page.
+pub const FETCH_BYTES_MAX: usize = 16 << 20;
+
+/// Longest wait that a fetch may ask for. Answer: 400.
+pub const FETCH_WAIT_MS_MAX: u64 = 60_000;
+
+/// Bytes that wait for a connection before its cursor stops: a subscriber's credit.
+pub const SEND_QUEUE_BYTES_MAX: usize = 256 << 10;
+
+/// Bytes of one gathered send.
+pub const SEND_BYTES_MAX: usize = 256 << 10;
+
+/// Connections of one core. Answer: accepting pauses, clients wait in the backlog.
+pub const CONNECTIONS_PER_CORE_DEFAULT: usize = 65_536;
+
+/// Most connections of one core that may be asked for.
+pub const CONNECTIONS_PER_CORE_MAX: usize = 1 << 20;
+
+/// Connections that wait for being accepted, per core (the kernel caps it at net.core.somaxconn).
+pub const LISTEN_BACKLOG: u32 = 4096;
+
+/// Bytes that are read and thrown away after a final answer, so that the client reads it before the connection ends.
+pub const LINGER_BYTES_MAX: usize = 64 << 20;
+
+/// How long a connection lingers after a final answer, in milliseconds.
+pub const LINGER_MS_MAX: u64 = 5_000;
+
+/// Events that one turn takes from the kernel before it goes on to the lanes.
+pub const TURN_EVENTS_MAX: usize = 4096;
+
+/// Cores (and shards) of one broker.
+pub const CORES_MAX: usize = 256;
+
+const _: () = assert!(MESSAGE_BYTES_DEFAULT <= MESSAGE_BYTES_MAX && BODY_BYTES_DEFAULT <= BODY_BYTES_MAX);
+const _: () = assert!(BODY_BYTES_MAX <= BODIES_BYTES_PER_CORE);
+const _: () = assert!(HEAD_BYTES_MAX <= PIPELINE_BYTES_MAX);
+const _: () = assert!(WINDOW_BYTES_MAX <= WINDOWS_BYTES_PER_CORE);
+const _: () = assert!(LIVE_WINDOW_BYTES_PER_TOPIC <= LIVE_WINDOW_BYTES_PER_SHARD);
