@@ -1,1 +1,28 @@
-//! One core's loop: lanes, placement table, windows, connections.
+//! One core's loop: it takes completions, asks the engine, performs its effects; one such loop runs on each core.
+//!
+//! The loops share nothing but lanes ([`lane`]). Each accepts its own connections and gives their bytes to a [`Front`], which
+//! speaks a protocol and knows no socket. A command goes to the core that owns the topic; records come back once per
+//! interested core into a window that all its subscribers share.
+
+mod clock;
+mod connection;
+mod core;
+mod events;
+mod front;
+mod lane;
+mod perform;
+mod placement;
+mod reader;
+mod report;
+mod route;
+mod start;
+mod timers;
+mod window;
+
+#[cfg(test)]
+mod tests;
+
+pub use front::{Answer, Close, Delivery, End, Front, Io, Notice, Protocol, Request, StartAt};
+pub use report::{CoreCounters, CoreReport, TopicOnCore};
+pub use ringmain_uring::{Error as RingError, descriptors, processor};
+pub use start::{Broker, DriverConfig, StartError, Stopper};

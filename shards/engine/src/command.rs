@@ -70,13 +70,22 @@ pub enum Command {
         /// Whether the reader has been following: then it may read a little below the log start (the live window).
         following: bool,
     },
-    /// Say how many subscribers a core has now; from 1 on, visible batches are pushed to it, 0 ends that.
+    /// Say whether a core wants visible batches pushed, and how many subscribers it has.
     Interest {
         /// Which partition.
         partition: PartitionRef,
-        /// Subscribers on that core.
-        subscribers: u32,
+        /// What the core wants.
+        interest: Interest,
     },
+}
+
+/// What a core wants of a partition.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Interest {
+    /// Whether visible batches are to be pushed to it.
+    pub wanted: bool,
+    /// Its subscribers; readers that only wait for one page are none.
+    pub subscribers: u32,
 }
 
 /// What a shard answers.

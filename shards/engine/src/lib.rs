@@ -13,5 +13,5 @@ mod topics;
 #[cfg(test)]
 mod tests;
 
-pub use command::{Command, Effect, Event, Now, Origin, Page, PlacementChange, Reply, TopicStats};
+pub use command::{Command, Effect, Event, Interest, Now, Origin, Page, PlacementChange, Reply, TopicStats};
 pub use shard::{Shard, ShardSettings};

@@ -8,7 +8,7 @@ use ringmain_model::{
 };
 use ringmain_wal::{BatchBuilder, BatchSpace, RecordBatch};
 
-use crate::command::Origin;
+use crate::command::{Interest, Origin};
 
 /// A publish that was admitted and waits for its batch to be durable.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,7 @@ pub(crate) struct PartitionLog {
     closed_bytes: u64,
     /// Bytes of the batches that lie wholly below the log start.
     window_bytes: u64,
-    /// Cores with subscribers, and how many; short, so a list.
+    /// Cores that want batches, and their subscribers; short, so a list.
     interest: Vec<(CoreId, u32)>,
 }
 
@@ -171,11 +171,11 @@ impl PartitionLog {
         shard.windows -= self.window_bytes;
     }
 
-    /// Notes how many subscribers a core has.
-    pub(crate) fn set_interest(&mut self, core: CoreId, subscribers: u32, shard: &mut ShardBytes) {
+    /// Notes what a core wants.
+    pub(crate) fn set_interest(&mut self, core: CoreId, interest: Interest, shard: &mut ShardBytes) {
         self.interest.retain(|(other, _)| *other != core);
-        if subscribers > 0 {
-            self.interest.push((core, subscribers));
+        if interest.wanted {
+            self.interest.push((core, interest.subscribers));
         } else if self.interest.is_empty() {
             self.trim_window(shard);
         }

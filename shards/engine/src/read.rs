@@ -2,7 +2,7 @@
 
 use ringmain_model::{CoreId, Offset, PartitionRef};
 
-use crate::command::{Effect, Page, Reply};
+use crate::command::{Effect, Interest, Page, Reply};
 use crate::shard::Shard;
 use crate::topics::deleted_meanwhile;
 
@@ -28,7 +28,7 @@ impl Shard {
         &mut self,
         core: CoreId,
         partition: PartitionRef,
-        subscribers: u32,
+        interest: Interest,
         effects: &mut Vec<Effect>,
     ) -> Reply {
         // What this turn admitted is closed first, so that pushes begin exactly at the high-water mark of the answer.
@@ -36,7 +36,7 @@ impl Shard {
         let Some(topic) = self.topics.get_mut(&partition.incarnation) else {
             return Reply::Refused(deleted_meanwhile());
         };
-        topic.log.set_interest(core, subscribers, &mut self.bytes);
+        topic.log.set_interest(core, interest, &mut self.bytes);
         Reply::Interested { partition, high_water: topic.log.high_water() }
     }
 }

@@ -60,6 +60,12 @@ impl Shard {
         self.id
     }
 
+    /// Whether publishes wait for the end of the turn.
+    #[must_use]
+    pub fn is_dirty(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
     /// Takes one event at the time `now` and appends what follows from it to `effects`.
     pub fn handle(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>) {
         match event {
@@ -82,8 +88,8 @@ impl Shard {
                 let reply = self.read(partition, from, bytes_max, records_max, following);
                 effects.push(Effect::Reply { to: origin, reply });
             }
-            Command::Interest { partition, subscribers } => {
-                let reply = self.interest(origin.core, partition, subscribers, effects);
+            Command::Interest { partition, interest } => {
+                let reply = self.interest(origin.core, partition, interest, effects);
                 effects.push(Effect::Reply { to: origin, reply });
             }
         }

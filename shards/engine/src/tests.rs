@@ -109,7 +109,13 @@ impl Bench {
 
     fn interest(&mut self, core: u16, subscribers: u32) {
         // The shard closes this turn's batch first, and tells it to those who were interested before.
-        let effects = self.ask(core, Command::Interest { partition: self.partition(), subscribers });
+        let effects = self.ask(
+            core,
+            Command::Interest {
+                partition: self.partition(),
+                interest: Interest { wanted: subscribers > 0, subscribers },
+            },
+        );
         let replies = self.check(effects);
         let [Reply::Interested { high_water, .. }] = replies[..] else { panic!("{replies:?}") };
         assert_eq!(high_water.offset(), Offset(self.visible));
@@ -232,7 +238,7 @@ fn commands_to_a_life_that_ended_are_refused() {
     for command in [
         Command::Publish { partition: old, message: Message::of("x") },
         Command::Read { partition: old, from: Offset(0), bytes_max: 1, records_max: 1, following: false },
-        Command::Interest { partition: old, subscribers: 1 },
+        Command::Interest { partition: old, interest: Interest { wanted: true, subscribers: 1 } },
         Command::Stat { incarnation: old.incarnation },
         Command::Delete { name: TopicName::new("t").unwrap() },
     ] {

@@ -1,0 +1,243 @@
+//! The seam between a core's loop and the protocols that it speaks: what a front is told, and what it may ask.
+
+use bytes::Bytes;
+use ringmain_engine::{Now, Reply};
+use ringmain_model::{HighWaterMark, Message, Offset, PartitionRef, Position, Refusal, TopicConfig, TopicName};
+use ringmain_wal::RecordBatch;
+
+use crate::connection::Link;
+use crate::report::CoreReport;
+
+/// A protocol on one core. Each connection has a session: a state machine that takes bytes and answers, and leaves through
+/// [`Io`] what is to be sent and asked.
+pub trait Front: Sized + 'static {
+    /// What is remembered of one connection; small while it is idle.
+    type Session;
+    /// Encodings of one batch, made once on a core and shared by its subscribers.
+    type Encoded: Default;
+
+    /// A connection was accepted.
+    fn open(&mut self, io: &mut Io<'_>) -> Self::Session;
+    /// Bytes came; they are gone after the call.
+    fn on_bytes(&mut self, session: &mut Self::Session, bytes: &[u8], io: &mut Io<'_>);
+    /// The peer sends no more. It may still read.
+    fn on_end_of_input(&mut self, session: &mut Self::Session, io: &mut Io<'_>);
+    /// An answer to the request of that number.
+    fn on_answer(&mut self, session: &mut Self::Session, request: u64, answer: Answer, io: &mut Io<'_>);
+    /// News of a subscription.
+    fn on_notice(&mut self, session: &mut Self::Session, notice: Notice, io: &mut Io<'_>);
+    /// The next records of a subscription, in order, without a hole.
+    fn on_batch(&mut self, session: &mut Self::Session, delivery: Delivery<'_, Self::Encoded>, io: &mut Io<'_>);
+    /// The deadline that was set has passed.
+    fn on_timer(&mut self, session: &mut Self::Session, io: &mut Io<'_>);
+    /// The broker goes down: finish what is in hand, then close.
+    fn on_shutdown(&mut self, session: &mut Self::Session, io: &mut Io<'_>);
+    /// The connection has ended, for whatever reason.
+    fn on_close(&mut self, session: Self::Session);
+}
+
+/// What a session may ask of the broker.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Request {
+    /// Make a topic.
+    Create {
+        /// Its name.
+        name: TopicName,
+        /// Its settings.
+        config: TopicConfig,
+    },
+    /// End a topic's life.
+    Delete {
+        /// Its name.
+        name: TopicName,
+    },
+    /// How a topic stands.
+    Stat {
+        /// Its name.
+        name: TopicName,
+    },
+    /// How all cores and topics stand: one [`Answer::Report`] per core.
+    Report,
+    /// Store a message.
+    Publish {
+        /// The topic's name.
+        name: TopicName,
+        /// The message.
+        message: Message,
+    },
+    /// Read a page.
+    Fetch {
+        /// The topic's name.
+        name: TopicName,
+        /// First offset wanted.
+        from: Offset,
+        /// At most that many bytes, and at least one batch.
+        bytes_max: usize,
+        /// Stop at the batch that reaches that many records.
+        records_max: u64,
+    },
+}
+
+/// An answer.
+#[derive(Debug)]
+pub enum Answer {
+    /// The only answer to the request.
+    Reply(Reply),
+    /// One core's part of a [`Request::Report`].
+    Report(Box<CoreReport>),
+}
+
+/// Where a subscription starts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StartAt {
+    /// With what is published from now on.
+    Tail,
+    /// At an offset.
+    Offset(Offset),
+    /// Where a resume token says.
+    Position(Position),
+}
+
+/// Through which protocol a subscriber reads: a label of the metrics.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Protocol {
+    /// Server-sent events.
+    Sse,
+    /// A fetch that waits; it is no subscriber in the metrics.
+    Fetch,
+}
+
+/// Why a subscription ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// The topic was deleted.
+    TopicDeleted,
+}
+
+/// News of a subscription.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Notice {
+    /// It stands: whatever is published from here on will be delivered.
+    Subscribed {
+        /// The partition that is read.
+        partition: PartitionRef,
+        /// Everything below it is visible now.
+        high_water: HighWaterMark,
+    },
+    /// There is no such topic.
+    Refused(Refusal),
+    /// Reading goes on elsewhere than was asked.
+    Gap {
+        /// The offset asked for.
+        requested: Offset,
+        /// The offset where reading goes on.
+        resumed: Offset,
+    },
+    /// It is over.
+    Ended(End),
+}
+
+/// Records for one subscriber.
+#[derive(Debug)]
+pub struct Delivery<'d, E> {
+    /// The batch that holds them.
+    pub batch: &'d RecordBatch,
+    /// First offset wanted: above the batch's base when the cursor stood inside it.
+    pub from: Offset,
+    /// The topic's name.
+    pub topic: &'d TopicName,
+    /// Encodings of the whole batch, shared on this core; `None` for a batch that was read for this cursor alone.
+    pub encoded: Option<&'d mut E>,
+}
+
+/// How a connection ends.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Close {
+    /// Once all output is with the kernel.
+    Flush,
+    /// The same, then reading and throwing away for a bounded while, so that a client that is still sending reads the answer.
+    Linger,
+    /// Now, with a reset.
+    Abort,
+}
+
+/// What a session can do during a call.
+pub struct Io<'a> {
+    pub(crate) now: Now,
+    pub(crate) cores: u16,
+    pub(crate) link: &'a mut Link,
+    pub(crate) actions: &'a mut Vec<Action>,
+}
+
+/// What a session asked during a call; carried out when the call returns.
+#[derive(Debug)]
+pub(crate) enum Action {
+    Ask { request: u64, what: Request },
+    Subscribe { name: TopicName, start: StartAt, protocol: Protocol },
+    Unsubscribe,
+}
+
+impl Io<'_> {
+    /// The time of this turn.
+    #[must_use]
+    pub fn now(&self) -> Now {
+        self.now
+    }
+
+    /// How many cores answer a [`Request::Report`].
+    #[must_use]
+    pub fn cores(&self) -> u16 {
+        self.cores
+    }
+
+    /// Queues bytes that hold `messages` messages of a subscription; they may be shared with other connections.
+    pub fn send(&mut self, bytes: Bytes, messages: u32) {
+        self.link.output.push(bytes, messages);
+    }
+
+    /// The connection's own output buffer: what is appended here is sent after all that was queued before.
+    pub fn output(&mut self) -> &mut Vec<u8> {
+        self.link.output.tail()
+    }
+
+    /// Bytes that wait or are on their way to the kernel.
+    #[must_use]
+    pub fn output_bytes(&self) -> usize {
+        self.link.output.bytes()
+    }
+
+    /// Asks the broker; the answer comes with the same number, never during this call.
+    pub fn ask(&mut self, request: u64, what: Request) {
+        self.actions.push(Action::Ask { request, what });
+    }
+
+    /// Starts a subscription; notices and batches follow, never during this call.
+    pub fn subscribe(&mut self, name: TopicName, start: StartAt, protocol: Protocol) {
+        self.actions.push(Action::Subscribe { name, start, protocol });
+    }
+
+    /// Ends all subscriptions of the connection.
+    pub fn unsubscribe(&mut self) {
+        self.actions.push(Action::Unsubscribe);
+    }
+
+    /// Has `on_timer` called at that time on the monotonic clock (milliseconds), instead of any earlier wish.
+    pub fn set_deadline(&mut self, monotonic_ms: Option<u64>) {
+        self.link.deadline_ms = monotonic_ms.unwrap_or(u64::MAX);
+    }
+
+    /// Stops or resumes reading from the connection. What the kernel had already given still comes.
+    pub fn want_input(&mut self, wanted: bool) {
+        self.link.input_wanted = wanted;
+    }
+
+    /// Whether a peer that takes no byte for the write timeout is cut off; on unless a session says otherwise.
+    pub fn limit_write_stall(&mut self, limited: bool) {
+        self.link.stall_limited = limited;
+    }
+
+    /// Ends the connection; the gentlest wish of several gives way to the harshest.
+    pub fn close(&mut self, how: Close) {
+        self.link.closing = Some(self.link.closing.map_or(how, |earlier| earlier.max(how)));
+    }
+}

@@ -1,0 +1,112 @@
+//! Carries out what shards decided and what cores say to each other, on the core that receives it.
+
+use ringmain_engine::{Command, Effect, Event, Origin, Reply};
+use ringmain_model::{CoreId, ShardId};
+
+use crate::core::State;
+use crate::front::{Answer, Front};
+use crate::lane::LaneItem;
+use crate::report::{CoreReport, TopicOnCore};
+use crate::route::AskerKind;
+
+impl<F: Front> State<F> {
+    /// Performs the effects that the shard at `index` of this core left.
+    pub(crate) fn perform(&mut self, index: usize) {
+        let shard = self.shards[index].id();
+        let mut effects = std::mem::take(&mut self.effects);
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::Reply { to, reply } => self.say(to.core, LaneItem::Reply { to, reply }),
+                Effect::Push { core, batch } if core == self.settings.own => {
+                    self.local.push_back(LaneItem::Push { batch });
+                }
+                Effect::Push { core, batch } => {
+                    self.counters.lane_holes += u64::from(self.lanes.push(core, batch));
+                }
+                Effect::Place { change, placement } => {
+                    for core in (0..self.settings.cores).map(CoreId) {
+                        self.say(core, LaneItem::Place { shard, change, placement: placement.clone() });
+                    }
+                }
+            }
+        }
+        self.effects = effects;
+    }
+
+    fn say(&mut self, core: CoreId, item: LaneItem) {
+        if core == self.settings.own {
+            self.local.push_back(item);
+        } else {
+            self.lanes.say(core, item);
+        }
+    }
+
+    /// Takes one thing that `from` said.
+    pub(crate) fn take_item(&mut self, from: CoreId, item: LaneItem) {
+        match item {
+            LaneItem::Ask { shard, origin, command } => self.give_shard(shard, Event::Asked { origin, command }),
+            LaneItem::Placed { shard, change } => self.give_shard(shard, Event::Placed { change }),
+            LaneItem::Reply { to, reply } => self.take_reply(to, reply),
+            LaneItem::AskReport { origin } => {
+                let report = Box::new(self.report());
+                self.say(origin.core, LaneItem::Report { to: origin, report });
+            }
+            LaneItem::Report { to, report } => self.answer(to, Answer::Report(report)),
+            LaneItem::Push { batch } => self.take_push(batch),
+            LaneItem::Hole { partition, high_water } => self.take_hole(partition, high_water),
+            LaneItem::Place { shard, change, placement } => {
+                self.place(placement);
+                self.say(from, LaneItem::Placed { shard, change });
+            }
+        }
+    }
+
+    fn give_shard(&mut self, shard: ShardId, event: Event) {
+        // This core runs the shards own, own + cores, own + 2 cores, …: the n-th of them stands at n.
+        let index = usize::from(shard.0 / self.settings.cores);
+        if let Some(shard) = self.shards.get_mut(index) {
+            shard.handle(self.now, event, &mut self.effects);
+            self.perform(index);
+        }
+    }
+
+    fn take_reply(&mut self, to: Origin, reply: Reply) {
+        match AskerKind::of(to) {
+            AskerKind::Connection => self.answer(to, Answer::Reply(reply)),
+            AskerKind::Cursor(cursor) => self.take_page(cursor, reply),
+            AskerKind::Window(window) => self.take_interested(window, &reply),
+        }
+    }
+
+    fn answer(&mut self, to: Origin, answer: Answer) {
+        if let Some(key) = self.connections.by_asker(to.asker) {
+            self.call(key, |front, session, io| front.on_answer(session, to.request, answer, io));
+        }
+    }
+
+    /// What this core has to tell of itself.
+    fn report(&mut self) -> CoreReport {
+        let asker = Origin { core: self.settings.own, asker: 0, request: 0 };
+        let mut topics = Vec::new();
+        for shard in &mut self.shards {
+            let mut effects = Vec::new();
+            shard.handle(self.now, Event::Asked { origin: asker, command: Command::List }, &mut effects);
+            for effect in effects {
+                if let Effect::Reply { reply: Reply::Listed(listed), .. } = effect {
+                    topics.extend(listed);
+                }
+            }
+        }
+        let on_core = self.placement.iter().map(|(name, placed)| {
+            let window = self.windows_by_partition.get(&placed.partition()).and_then(|key| self.windows.get(*key));
+            TopicOnCore {
+                name: name.clone(),
+                delivered_sse: placed.delivered + window.map_or(0, |window| window.delivered),
+                subscribers_sse: window.map_or(0, |window| u64::from(window.sse)),
+            }
+        });
+        let on_core = on_core.collect();
+        self.counters.connections_open = self.connections.len() as u64;
+        CoreReport { counters: self.counters, topics, on_core }
+    }
+}

@@ -1,0 +1,60 @@
+//! Which topics there are and on which shard: every core's own copy, changed only by the owners' announcements.
+
+use hashbrown::HashMap;
+use ringmain_engine::PlacementChange;
+use ringmain_model::{Incarnation, PartitionRef, ShardId, TopicName};
+
+/// What one core knows of a topic.
+#[derive(Clone, Debug)]
+pub(crate) struct Placed {
+    pub(crate) incarnation: Incarnation,
+    pub(crate) shard: ShardId,
+    /// Messages that this core's connections took, of subscriptions that have ended; those of running ones stand in the window.
+    pub(crate) delivered: u64,
+}
+
+impl Placed {
+    /// The topic's only partition.
+    pub(crate) fn partition(&self) -> PartitionRef {
+        PartitionRef { incarnation: self.incarnation, partition: 0 }
+    }
+}
+
+/// The placement table of one core.
+#[derive(Default, Debug)]
+pub(crate) struct PlacementTable {
+    topics: HashMap<TopicName, Placed>,
+}
+
+impl PlacementTable {
+    /// Applies what an owner announced. The changes of one owner come in its order.
+    pub(crate) fn apply(&mut self, change: PlacementChange) {
+        match change {
+            PlacementChange::Add { name, incarnation, shard } => {
+                self.topics.insert(name, Placed { incarnation, shard, delivered: 0 });
+            }
+            PlacementChange::Remove { name, incarnation } => {
+                if self.topics.get(&name).is_some_and(|placed| placed.incarnation == incarnation) {
+                    self.topics.remove(&name);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn find(&self, name: &TopicName) -> Option<&Placed> {
+        self.topics.get(name)
+    }
+
+    /// Adds to a topic's delivered messages, if it is still the same life.
+    pub(crate) fn add_delivered(&mut self, name: &TopicName, incarnation: Incarnation, messages: u64) {
+        if let Some(placed) = self.topics.get_mut(name)
+            && placed.incarnation == incarnation
+        {
+            placed.delivered += messages;
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&TopicName, &Placed)> {
+        self.topics.iter()
+    }
+}

@@ -1,0 +1,51 @@
+//! What one core tells of itself when it is asked: the parts of which lists and metrics are summed.
+
+use ringmain_engine::TopicStats;
+use ringmain_model::TopicName;
+
+/// Counts of one core since the start; plain numbers that only this core changes.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct CoreCounters {
+    /// Connections accepted.
+    pub connections_accepted: u64,
+    /// Connections open now.
+    pub connections_open: u64,
+    /// Times that accepting paused because descriptors or connections ran out.
+    pub accept_pauses: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Bytes that the kernel took for sending.
+    pub sent_bytes: u64,
+    /// Requests refused because a lane was full.
+    pub lane_busy: u64,
+    /// Batches not pushed because a lane was full; readers fetch them.
+    pub lane_holes: u64,
+    /// Connections cut because the peer took no byte for the write timeout.
+    pub write_stalls: u64,
+    /// Turns of the loop.
+    pub turns: u64,
+    /// Times that the kernel's completion queue overflowed.
+    pub completion_overflows: u64,
+}
+
+/// A topic as seen by the connections of one core.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TopicOnCore {
+    /// Its name.
+    pub name: TopicName,
+    /// Messages that this core's SSE connections took.
+    pub delivered_sse: u64,
+    /// This core's SSE subscribers.
+    pub subscribers_sse: u64,
+}
+
+/// One core's report.
+#[derive(Clone, Debug)]
+pub struct CoreReport {
+    /// Its counters.
+    pub counters: CoreCounters,
+    /// Topics of the shards that it runs.
+    pub topics: Vec<TopicStats>,
+    /// All topics, as its connections see them.
+    pub on_core: Vec<TopicOnCore>,
+}

@@ -1,0 +1,161 @@
+//! Where a session's wishes go: the owner's core, through a call or a lane; full lanes answer at once. On the asking core.
+
+use ringmain_engine::{Command, Origin, Reply};
+use ringmain_model::{CoreId, Incarnation, Refusal, ShardId, TopicName};
+use slotmap::{Key, KeyData};
+
+use crate::connection::ConnectionKey;
+use crate::core::State;
+use crate::front::{Action, Front, Io, Request};
+use crate::lane::{LaneFull, LaneItem};
+use crate::placement::Placed;
+use crate::window::{CursorKey, WindowKey};
+
+/// The highest two bits of a request number say who on a core asked; sessions' numbers stay below.
+const CURSOR_BIT: u64 = 1 << 63;
+const WINDOW_BIT: u64 = 1 << 62;
+
+/// Who on a core asked.
+pub(crate) enum AskerKind {
+    Connection,
+    Cursor(CursorKey),
+    Window(WindowKey),
+}
+
+impl AskerKind {
+    pub(crate) fn of(origin: Origin) -> Self {
+        if origin.request & CURSOR_BIT != 0 {
+            AskerKind::Cursor(CursorKey::from(KeyData::from_ffi(origin.asker)))
+        } else if origin.request & WINDOW_BIT != 0 {
+            AskerKind::Window(WindowKey::from(KeyData::from_ffi(origin.asker)))
+        } else {
+            AskerKind::Connection
+        }
+    }
+}
+
+impl<F: Front> State<F> {
+    pub(crate) fn cursor_origin(&self, cursor: CursorKey) -> Origin {
+        Origin { core: self.settings.own, asker: cursor.data().as_ffi(), request: CURSOR_BIT }
+    }
+
+    pub(crate) fn window_origin(&self, window: WindowKey) -> Origin {
+        Origin { core: self.settings.own, asker: window.data().as_ffi(), request: WINDOW_BIT }
+    }
+
+    /// Calls the front for a connection that is open, and carries out what its session wished.
+    pub(crate) fn call(&mut self, key: ConnectionKey, call: impl FnOnce(&mut F, &mut F::Session, &mut Io<'_>)) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(session) = connection.session.as_mut().filter(|_| connection.link.is_open()) else { return };
+        let (now, cores) = (self.now, self.settings.cores);
+        let mut io = Io { now, cores, link: &mut connection.link, actions: &mut self.actions };
+        call(&mut self.front, session, &mut io);
+        self.after_call(key);
+    }
+
+    /// Carries out what a call left behind.
+    pub(crate) fn after_call(&mut self, key: ConnectionKey) {
+        self.mark_dirty(key);
+        if self.actions.is_empty() {
+            return;
+        }
+        let mut actions = std::mem::take(&mut self.actions);
+        for action in actions.drain(..) {
+            match action {
+                Action::Ask { request, what } => self.ask(key, request, what),
+                Action::Subscribe { name, start, protocol } => self.subscribe(key, name, start, protocol),
+                Action::Unsubscribe => self.unsubscribe_all(key),
+            }
+        }
+        self.actions = actions;
+    }
+
+    fn mark_dirty(&mut self, key: ConnectionKey) {
+        if let Some(connection) = self.connections.get_mut(key)
+            && !std::mem::replace(&mut connection.link.in_dirty_list, true)
+        {
+            self.dirty.push(key);
+        }
+    }
+
+    fn ask(&mut self, key: ConnectionKey, request: u64, what: Request) {
+        let origin = Origin { core: self.settings.own, asker: key.asker(), request };
+        let sent = match what {
+            Request::Create { name, config } => {
+                let shard = ShardId::initial(name.as_str(), self.settings.shards);
+                let incarnation = draw_incarnation();
+                self.send(shard, origin, Command::Create { name, config, incarnation })
+            }
+            Request::Delete { name } => self.ask_owner(origin, &name.clone(), |_| Command::Delete { name }),
+            Request::Stat { name } => {
+                self.ask_owner(origin, &name, |placed| Command::Stat { incarnation: placed.incarnation })
+            }
+            Request::Publish { name, message } => {
+                self.ask_owner(origin, &name, |placed| Command::Publish { partition: placed.partition(), message })
+            }
+            Request::Fetch { name, from, bytes_max, records_max } => self.ask_owner(origin, &name, |placed| {
+                Command::Read { partition: placed.partition(), from, bytes_max, records_max, following: false }
+            }),
+            Request::Report => self.ask_reports(origin),
+        };
+        if let Err(LaneFull) = sent {
+            self.counters.lane_busy += 1;
+            self.refuse(origin, Refusal::busy("the topic's core has as many requests waiting as it may"));
+        }
+    }
+
+    fn refuse(&mut self, to: Origin, refusal: Refusal) {
+        self.local.push_back(LaneItem::Reply { to, reply: Reply::Refused(refusal) });
+    }
+
+    fn ask_owner(
+        &mut self,
+        origin: Origin,
+        name: &TopicName,
+        command: impl FnOnce(&Placed) -> Command,
+    ) -> Result<(), LaneFull> {
+        let Some(placed) = self.placement.find(name) else {
+            self.refuse(origin, Refusal::topic_not_found(name.as_str()));
+            return Ok(());
+        };
+        let (shard, command) = (placed.shard, command(placed));
+        self.send(shard, origin, command)
+    }
+
+    /// Sends a command to the core that runs `shard`.
+    pub(crate) fn send(&mut self, shard: ShardId, origin: Origin, command: Command) -> Result<(), LaneFull> {
+        let core = shard.core(self.settings.cores);
+        let item = LaneItem::Ask { shard, origin, command };
+        if core == self.settings.own {
+            self.local.push_back(item);
+            return Ok(());
+        }
+        self.lanes.request(core, item)
+    }
+
+    fn ask_reports(&mut self, origin: Origin) -> Result<(), LaneFull> {
+        let cores = (0..self.settings.cores).map(CoreId);
+        if !cores.clone().all(|core| self.lanes.has_room(core)) {
+            return Err(LaneFull);
+        }
+        for core in cores {
+            if core == self.settings.own {
+                self.local.push_back(LaneItem::AskReport { origin });
+            } else {
+                self.lanes.request(core, LaneItem::AskReport { origin })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Draws a topic's life. Without randomness from the system there is no safe way on: the process ends with the reason.
+fn draw_incarnation() -> Incarnation {
+    match getrandom::u64() {
+        Ok(bits) => Incarnation(bits),
+        Err(error) => {
+            tracing::error!(%error, "the system gives no random numbers");
+            std::process::abort()
+        }
+    }
+}

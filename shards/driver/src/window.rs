@@ -1,0 +1,167 @@
+//! A core's window on a topic: its newest batches, shared by the core's subscribers, each of which is a cursor.
+
+use std::collections::VecDeque;
+
+use ringmain_engine::Interest;
+use ringmain_model::limit::{WINDOW_BATCHES_MAX, WINDOW_BYTES_MAX};
+use ringmain_model::{Offset, PartitionRef, ShardId, TopicName};
+use ringmain_wal::RecordBatch;
+
+use crate::connection::ConnectionKey;
+use crate::front::{Protocol, StartAt};
+
+slotmap::new_key_type! {
+    /// Names a window for as long as it is there.
+    pub(crate) struct WindowKey;
+    /// Names a cursor for as long as it is there.
+    pub(crate) struct CursorKey;
+}
+
+/// A batch and the encodings that this core has made of it.
+#[derive(Debug)]
+pub(crate) struct WindowBatch<E> {
+    pub(crate) batch: RecordBatch,
+    pub(crate) encoded: E,
+}
+
+/// Whether the owner has answered this core's interest.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum WindowState {
+    /// Not yet; pushes that still come belong to an earlier interest.
+    Asking,
+    /// Pushes continue the window.
+    Live,
+}
+
+/// The newest batches of one partition on one core. What is in it is `start()..end`, without a hole.
+#[derive(Debug)]
+pub(crate) struct Window<E> {
+    pub(crate) partition: PartitionRef,
+    pub(crate) topic: TopicName,
+    pub(crate) shard: ShardId,
+    pub(crate) state: WindowState,
+    pub(crate) batches: VecDeque<WindowBatch<E>>,
+    pub(crate) bytes: usize,
+    /// Everything below it was pushed, or told as a hole.
+    pub(crate) end: Offset,
+    pub(crate) cursors: Vec<CursorKey>,
+    /// What the owner was last told.
+    pub(crate) told: Interest,
+    /// Messages that connections took, and that the placement table has not been told of.
+    pub(crate) delivered: u64,
+    /// Cursors through server-sent events: those that the metrics count.
+    pub(crate) sse: u32,
+    pub(crate) in_news_list: bool,
+    pub(crate) in_interest_list: bool,
+}
+
+impl<E: Default> Window<E> {
+    pub(crate) fn new(partition: PartitionRef, topic: TopicName, shard: ShardId) -> Self {
+        Self {
+            partition,
+            topic,
+            shard,
+            state: WindowState::Asking,
+            batches: VecDeque::new(),
+            bytes: 0,
+            end: Offset::default(),
+            cursors: Vec::new(),
+            told: Interest::default(),
+            delivered: 0,
+            sse: 0,
+            in_news_list: false,
+            in_interest_list: false,
+        }
+    }
+
+    /// First offset in the window; its end when it is empty.
+    pub(crate) fn start(&self) -> Offset {
+        self.batches.front().map_or(self.end, |first| first.batch.base())
+    }
+
+    /// Takes a pushed batch. A batch that does not continue the window starts it anew: cursors below read what they miss.
+    pub(crate) fn append(&mut self, batch: RecordBatch) {
+        if batch.end() <= self.end {
+            return;
+        }
+        if batch.base() != self.end {
+            self.clear();
+        }
+        self.bytes += batch.bytes().len();
+        self.end = batch.end();
+        self.batches.push_back(WindowBatch { batch, encoded: E::default() });
+        while self.bytes > WINDOW_BYTES_MAX || self.batches.len() > WINDOW_BATCHES_MAX {
+            if self.batches.len() == 1 {
+                break;
+            }
+            self.drop_oldest();
+        }
+    }
+
+    /// Learns that everything below `high_water` is visible, though not all of it was pushed.
+    pub(crate) fn hole_up_to(&mut self, high_water: Offset) {
+        if high_water > self.end {
+            self.clear();
+            self.end = high_water;
+        }
+    }
+
+    /// Lets go of the oldest batch; says how many bytes that freed.
+    pub(crate) fn drop_oldest(&mut self) -> usize {
+        let bytes = self.batches.pop_front().map_or(0, |oldest| oldest.batch.bytes().len());
+        self.bytes -= bytes;
+        bytes
+    }
+
+    fn clear(&mut self) {
+        self.batches.clear();
+        self.bytes = 0;
+    }
+
+    /// Where the batch that holds `offset` stands; `None` outside the window.
+    pub(crate) fn index_of(&self, offset: Offset) -> Option<usize> {
+        if offset < self.start() || offset >= self.end {
+            return None;
+        }
+        // Nearly every cursor stands at the newest batch.
+        match self.batches.back() {
+            Some(last) if last.batch.base() <= offset => Some(self.batches.len() - 1),
+            _ => Some(self.batches.partition_point(|entry| entry.batch.end() <= offset)),
+        }
+    }
+}
+
+/// Where a cursor is in its life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum CursorState {
+    /// The window has not been answered.
+    Placing(StartAt),
+    /// Serving from the window, or at its end.
+    Following,
+    /// A read is outstanding. A first read starts within retention; later ones may use the owner's live window.
+    Reading {
+        /// Whether it is the first.
+        first: bool,
+    },
+    /// A read is wanted, and the lane was full.
+    WantsRead {
+        /// Whether it is the first.
+        first: bool,
+    },
+}
+
+/// A subscriber's place in a partition.
+#[derive(Debug)]
+pub(crate) struct Cursor {
+    pub(crate) connection: ConnectionKey,
+    pub(crate) window: WindowKey,
+    /// Where it stands in the window's list.
+    pub(crate) place: usize,
+    /// The next offset to read.
+    pub(crate) next: Offset,
+    pub(crate) state: CursorState,
+    /// The offset of a token of another life: told as a gap when the first read says where reading begins.
+    pub(crate) foreign_position: Option<Offset>,
+    pub(crate) in_reads_list: bool,
+    pub(crate) protocol: Protocol,
+}
