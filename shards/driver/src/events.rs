@@ -35,7 +35,13 @@ impl<F: Front> State<F> {
         self.connections.insert(socket);
         let (now, cores) = (self.now, self.settings.cores);
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let mut io = crate::front::Io { now, cores, link: &mut connection.link, actions: &mut self.actions };
+        let mut io = crate::front::Io {
+            now,
+            cores,
+            link: &mut connection.link,
+            placement: &self.placement,
+            actions: &mut self.actions,
+        };
         connection.session = Some(self.front.open(&mut io));
         if self.accepting == Accepting::Over {
             connection.link.closing = Some(Close::Flush);

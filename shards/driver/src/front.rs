@@ -6,6 +6,7 @@ use ringmain_model::{HighWaterMark, Message, Offset, PartitionRef, Position, Ref
 use ringmain_wal::RecordBatch;
 
 use crate::connection::Link;
+use crate::placement::PlacementTable;
 use crate::report::CoreReport;
 
 /// A protocol on one core. Each connection has a session: a state machine that takes bytes and answers, and leaves through
@@ -166,6 +167,7 @@ pub struct Io<'a> {
     pub(crate) now: Now,
     pub(crate) cores: u16,
     pub(crate) link: &'a mut Link,
+    pub(crate) placement: &'a PlacementTable,
     pub(crate) actions: &'a mut Vec<Action>,
 }
 
@@ -188,6 +190,12 @@ impl Io<'_> {
     #[must_use]
     pub fn cores(&self) -> u16 {
         self.cores
+    }
+
+    /// Whether this core knows a topic of that name. It may go before a request reaches its owner.
+    #[must_use]
+    pub fn has_topic(&self, name: &TopicName) -> bool {
+        self.placement.find(name).is_some()
     }
 
     /// Queues bytes that hold `messages` messages of a subscription; they may be shared with other connections.

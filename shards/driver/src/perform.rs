@@ -107,6 +107,6 @@ impl<F: Front> State<F> {
         });
         let on_core = on_core.collect();
         self.counters.connections_open = self.connections.len() as u64;
-        CoreReport { counters: self.counters, topics, on_core }
+        CoreReport { core: self.settings.own, counters: self.counters, topics, on_core }
     }
 }

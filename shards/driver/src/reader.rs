@@ -240,7 +240,8 @@ impl<F: Front> State<F> {
                 Delivery { batch: &entry.batch, from, topic: &window.topic, encoded: Some(&mut entry.encoded) };
             let Some(session) = connection.session.as_mut() else { return };
             let (now, cores) = (self.now, self.settings.cores);
-            let mut io = Io { now, cores, link: &mut connection.link, actions: &mut self.actions };
+            let mut io =
+                Io { now, cores, link: &mut connection.link, placement: &self.placement, actions: &mut self.actions };
             self.front.on_batch(session, delivery, &mut io);
             self.after_call(connection_key);
         }

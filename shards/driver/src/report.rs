@@ -1,7 +1,7 @@
 //! What one core tells of itself when it is asked: the parts of which lists and metrics are summed.
 
 use ringmain_engine::TopicStats;
-use ringmain_model::TopicName;
+use ringmain_model::{CoreId, TopicName};
 
 /// Counts of one core since the start; plain numbers that only this core changes.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -42,6 +42,8 @@ pub struct TopicOnCore {
 /// One core's report.
 #[derive(Clone, Debug)]
 pub struct CoreReport {
+    /// Which core.
+    pub core: CoreId,
     /// Its counters.
     pub counters: CoreCounters,
     /// Topics of the shards that it runs.

@@ -14,4 +14,5 @@ mod topics;
 mod tests;
 
 pub use command::{Command, Effect, Event, Interest, Now, Origin, Page, PlacementChange, Reply, TopicStats};
+pub use ringmain_wal::{Record, RecordBatch};
 pub use shard::{Shard, ShardSettings};

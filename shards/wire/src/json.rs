@@ -1,0 +1,17 @@
+//! Bodies of the HTTP face as JSON: a publish and a message; pure, on the core that owns the connection.
+//!
+//! Payloads are standard base64 with padding (RFC 4648 section 4). Unknown members are ignored, of a repeated member the
+//! last one counts, and names are case-sensitive.
+
+mod base64;
+mod decode;
+mod message;
+mod publish;
+
+pub use decode::{MessageOwned, decode_message};
+pub use message::{Message, encode_message, timestamp_text, write_timestamp};
+pub use publish::{PublishBody, decode_publish};
+
+/// Headers of one message that a decoder takes at most, so that a body of many empty ones cannot cost many times its size
+/// in memory. The broker's own limit is lower.
+pub const HEADERS_MAX: usize = 256;

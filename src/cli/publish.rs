@@ -1,0 +1,63 @@
+//! `ringmain publish`: one message from the command line or standard input; on the main thread.
+
+use std::io::Read as _;
+
+use clap::Args;
+
+use super::client::{Client, topic_path};
+use super::output::print;
+use super::{Failure, ServerFlags};
+
+#[derive(Args, Debug)]
+pub(super) struct PublishFlags {
+    /// Topic to publish to
+    topic: String,
+    /// The message; without it, standard input is read to its end
+    message: Option<String>,
+    /// Key of the message
+    #[arg(long)]
+    key: Option<String>,
+    /// Header of the message, may be given several times
+    #[arg(long = "header", value_name = "NAME=VALUE")]
+    headers: Vec<String>,
+    /// Print the broker's answer as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    server: ServerFlags,
+}
+
+pub(super) fn run(flags: &PublishFlags) -> Result<(), Failure> {
+    let body = match &flags.message {
+        Some(message) => message.clone().into_bytes(),
+        None => {
+            let mut input = Vec::new();
+            let read = std::io::stdin().lock().read_to_end(&mut input);
+            read.map_err(|error| Failure::Failed(format!("cannot read standard input: {error}")))?;
+            input
+        }
+    };
+    let mut names = Vec::new();
+    for header in &flags.headers {
+        let Some((name, value)) = header.split_once('=') else {
+            return Err(Failure::Usage(format!("--header {header}: write it like name=value")));
+        };
+        let token = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+        if !token {
+            return Err(Failure::Usage(format!("--header {header}: a name is made of letters, digits, - _ and .")));
+        }
+        names.push((format!("X-Header-{name}"), value));
+    }
+    let mut headers = vec![("Content-Type", "application/octet-stream")];
+    headers.extend(names.iter().map(|(name, value)| (name.as_str(), *value)));
+    headers.extend(flags.key.iter().map(|key| ("X-Key", key.as_str())));
+    let target = format!("{}/publish", topic_path(&flags.topic));
+    let answer = Client::connect(&flags.server.server)?.ask("POST", &target, &headers, &body)?;
+    let data = answer.data()?;
+    if flags.json {
+        return print(format!("{data}\n").as_bytes());
+    }
+    let offset = data.get("offset").and_then(serde_json::Value::as_u64);
+    let offset = offset.ok_or_else(|| Failure::Failed("the broker's answer has no offset".to_owned()))?;
+    print(format!("{offset}\n").as_bytes())
+}

@@ -1,0 +1,114 @@
+//! `ringmain subscribe`: prints messages as they come, and resumes where it was when the connection is cut; on the main thread.
+
+use std::time::Duration;
+
+use clap::Args;
+use ringmain_wire::json::decode_message;
+use ringmain_wire::sse::{Decoder, Event};
+
+use super::client::{Client, refusal, topic_path};
+use super::output::{complain, payload, print};
+use super::{Failure, ServerFlags};
+
+#[derive(Args, Debug)]
+pub(super) struct SubscribeFlags {
+    /// Topic to read
+    topic: String,
+    /// Offset to start at; without it, only new messages
+    #[arg(long, value_name = "OFFSET")]
+    from: Option<u64>,
+    /// End after that many messages
+    #[arg(long, value_name = "MESSAGES")]
+    count: Option<u64>,
+    /// Print each message as one line of JSON instead of its payload
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    server: ServerFlags,
+}
+
+/// What is remembered from connection to connection.
+struct Reader<'f> {
+    flags: &'f SubscribeFlags,
+    last_id: Option<String>,
+    retry: Duration,
+    left: u64,
+    /// A connection has worked; from then on a lost one is made again.
+    connected: bool,
+}
+
+pub(super) fn run(flags: &SubscribeFlags) -> Result<(), Failure> {
+    let retry = Duration::from_secs(1);
+    let mut reader = Reader { flags, last_id: None, retry, left: flags.count.unwrap_or(u64::MAX), connected: false };
+    while reader.left > 0 {
+        match reader.follow() {
+            Ok(()) => return Ok(()),
+            Err(Failure::Failed(message)) if reader.connected => {
+                complain(&format!("{message}; coming back in {} ms", reader.retry.as_millis()));
+                std::thread::sleep(reader.retry);
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(())
+}
+
+impl Reader<'_> {
+    /// Follows one connection. `Ok` means that there is no more to read.
+    fn follow(&mut self) -> Result<(), Failure> {
+        let mut client = Client::connect(&self.flags.server.server)?;
+        let mut target = format!("{}/subscribe/sse", topic_path(&self.flags.topic));
+        if let Some(from) = self.flags.from {
+            target.push_str(&format!("?from_offset={from}"));
+        }
+        let mut headers = vec![("Accept", "text/event-stream")];
+        let last_id = self.last_id.clone();
+        headers.extend(last_id.iter().map(|id| ("Last-Event-ID", id.as_str())));
+        client.send("GET", &target, &headers, b"")?;
+        let (status, mut body) = client.read_head()?;
+        if status != 200 {
+            let mut text = Vec::new();
+            while let Some(part) = client.read_body(&mut body)? {
+                text.extend_from_slice(&part);
+            }
+            // The broker answered: coming back would not change that.
+            self.connected = false;
+            return Err(refusal(status, &text));
+        }
+        self.connected = true;
+        client.wait_for_ever()?;
+        let (mut decoder, mut events) = (Decoder::default(), Vec::new());
+        while let Some(part) = client.read_body(&mut body)? {
+            decoder.feed(&part, &mut events).map_err(|error| Failure::Failed(error.to_string()))?;
+            self.retry = decoder.retry_ms().map_or(self.retry, Duration::from_millis);
+            for event in events.drain(..) {
+                self.take(event)?;
+                if self.left == 0 {
+                    return Ok(());
+                }
+            }
+        }
+        complain("the topic was deleted");
+        Ok(())
+    }
+
+    fn take(&mut self, event: Event) -> Result<(), Failure> {
+        self.last_id = event.id;
+        match event.event.as_str() {
+            "message" => {
+                let mut line = if self.flags.json {
+                    event.data.into_bytes()
+                } else {
+                    let message = decode_message(event.data.as_bytes());
+                    payload(&message.map_err(|refusal| Failure::Failed(refusal.message))?.payload)
+                };
+                line.push(b'\n');
+                print(&line)?;
+                self.left -= 1;
+            }
+            "gap" => complain(&format!("some messages were not kept: {}", event.data)),
+            _ => {}
+        }
+        Ok(())
+    }
+}

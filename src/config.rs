@@ -1,0 +1,326 @@
+//! Settings of a broker: flag over environment over `.env` over default, each checked by name; on the main thread.
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+
+use ringmain_driver::{DriverConfig, processor};
+use ringmain_model::limit::{
+    BODY_BYTES_DEFAULT, BODY_BYTES_MAX, CONNECTIONS_PER_CORE_DEFAULT, CONNECTIONS_PER_CORE_MAX, CORES_MAX,
+    LANE_REQUESTS_DEFAULT, LANE_REQUESTS_MAX, MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX, RETENTION_MESSAGES_DEFAULT,
+    RETENTION_MESSAGES_MAX, SHARD_MEMORY_BYTES_DEFAULT,
+};
+
+use crate::front::http::OriginPolicy;
+use crate::front::{FrontSettings, is_local_only};
+
+#[cfg(test)]
+mod tests;
+
+/// What the command line gave for `ringmain serve`: text, unchecked.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct ServeFlags {
+    /// Address to listen on [environment: RINGMAIN_BIND; default: 127.0.0.1]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) bind: Option<String>,
+    /// Port to listen on, 0 for a free one [environment: SERVER_PORT; default: 8080]
+    #[arg(long, short, value_name = "PORT")]
+    pub(crate) port: Option<String>,
+    /// Loops, each pinned to a processor [environment: RINGMAIN_CORES; default: one per allowed processor]
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) cores: Option<String>,
+    /// Shards that topics are spread over [environment: RINGMAIN_SHARDS; default: one per core]
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) shards: Option<String>,
+    /// Messages that a memory topic keeps [environment: MAX_MESSAGE_RETENTION; default: 1000]
+    #[arg(long, value_name = "MESSAGES")]
+    pub(crate) retention: Option<String>,
+    /// Bytes of records that memory topics may keep in all [environment: RINGMAIN_MEMORY_BYTES; default: 1 GiB per shard]
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) memory_bytes: Option<String>,
+    /// Bytes of one message [environment: RINGMAIN_MAX_MESSAGE_BYTES; default: 1048576]
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) max_message_bytes: Option<String>,
+    /// Bytes of one request's body [environment: RINGMAIN_MAX_BODY_BYTES; default: 16777216]
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) max_body_bytes: Option<String>,
+    /// Connections in all [environment: RINGMAIN_MAX_CONNECTIONS; default: 65536 per core]
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) max_connections: Option<String>,
+    /// Requests that may wait between two cores [environment: RINGMAIN_LANE_REQUESTS; default: 1024]
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) lane_requests: Option<String>,
+    /// Time for a request's head [environment: RINGMAIN_HEADER_TIMEOUT_MS; default: 10000]
+    #[arg(long, value_name = "MS")]
+    pub(crate) header_timeout_ms: Option<String>,
+    /// Time within which a body makes progress [environment: RINGMAIN_BODY_TIMEOUT_MS; default: 10000]
+    #[arg(long, value_name = "MS")]
+    pub(crate) body_timeout_ms: Option<String>,
+    /// Time that a connection may be idle [environment: RINGMAIN_IDLE_TIMEOUT_MS; default: 75000]
+    #[arg(long, value_name = "MS")]
+    pub(crate) idle_timeout_ms: Option<String>,
+    /// Time that a peer may leave an answer untaken [environment: RINGMAIN_WRITE_TIMEOUT_MS; default: 30000]
+    #[arg(long, value_name = "MS")]
+    pub(crate) write_timeout_ms: Option<String>,
+    /// Time between signs of life to a subscriber [environment: RINGMAIN_HEARTBEAT_MS; default: 15000]
+    #[arg(long, value_name = "MS")]
+    pub(crate) heartbeat_ms: Option<String>,
+    /// Time after which subscribers come back [environment: RINGMAIN_RETRY_MS; default: 2000]
+    #[arg(long, value_name = "MS")]
+    pub(crate) retry_ms: Option<String>,
+    /// Time that going down may take [environment: RINGMAIN_DRAIN_TIMEOUT_MS; default: 10000]
+    #[arg(long, value_name = "MS")]
+    pub(crate) drain_timeout_ms: Option<String>,
+    /// Web origins that may use the broker, or * [environment: RINGMAIN_CORS_ORIGINS; default: loopback]
+    #[arg(long, value_name = "ORIGINS")]
+    pub(crate) cors_origins: Option<String>,
+    /// memory is the only storage of this version [environment: STORAGE_MODE]
+    #[arg(long, value_name = "MODE")]
+    pub(crate) storage: Option<String>,
+    /// debug, info, warn or error [environment: LOG_LEVEL; default: info]
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) log_level: Option<String>,
+    /// text or json [environment: RINGMAIN_LOG_FORMAT; default: text]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) log_format: Option<String>,
+}
+
+/// A setting that cannot be used.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{key}={value}: {fix}")]
+pub(crate) struct ConfigError {
+    /// The flag or variable.
+    pub(crate) key: String,
+    /// What it was set to.
+    pub(crate) value: String,
+    /// What to do.
+    pub(crate) fix: String,
+}
+
+/// How the log is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}
+
+/// Everything that a broker is started with.
+#[derive(Debug)]
+pub(crate) struct ServeSettings {
+    pub(crate) driver: DriverConfig,
+    pub(crate) front: FrontSettings,
+    pub(crate) log_level: tracing::Level,
+    pub(crate) log_format: LogFormat,
+}
+
+/// Where settings come from.
+pub(crate) struct Sources<'s> {
+    /// Looks a variable up; `.env` stands behind the process's own.
+    pub(crate) environment: &'s dyn Fn(&str) -> Option<String>,
+}
+
+/// A setting's two names.
+#[derive(Clone, Copy)]
+struct Key {
+    flag: &'static str,
+    variable: &'static str,
+}
+
+const fn key(flag: &'static str, variable: &'static str) -> Key {
+    Key { flag, variable }
+}
+
+impl Sources<'_> {
+    /// The text of a setting, and the name under which it was given. An empty variable counts as not set.
+    fn text(&self, flag: Option<&String>, key: Key) -> Option<(String, String)> {
+        let from_flag = flag.map(|value| (format!("--{}", key.flag), value.clone()));
+        let from_environment = || Some((key.variable.to_owned(), (self.environment)(key.variable)?));
+        from_flag.or_else(from_environment).filter(|(_, value)| !value.is_empty())
+    }
+
+    fn number(
+        &self,
+        flag: Option<&String>,
+        key: Key,
+        range: RangeInclusive<u64>,
+        default: u64,
+    ) -> Result<u64, ConfigError> {
+        let Some((key, value)) = self.text(flag, key) else { return Ok(default) };
+        match value.trim().parse() {
+            Ok(number) if range.contains(&number) => Ok(number),
+            _ => {
+                let fix = format!("choose a number from {} to {}", range.start(), range.end());
+                Err(ConfigError { key, value, fix })
+            }
+        }
+    }
+
+    fn word<T: Copy>(
+        &self,
+        flag: Option<&String>,
+        key: Key,
+        words: &[(&str, T)],
+        default: T,
+    ) -> Result<T, ConfigError> {
+        let Some((key, value)) = self.text(flag, key) else { return Ok(default) };
+        match words.iter().find(|(word, _)| word.eq_ignore_ascii_case(value.trim())) {
+            Some((_, meaning)) => Ok(*meaning),
+            None => {
+                let known: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+                Err(ConfigError { key, value, fix: format!("choose one of {}", known.join(", ")) })
+            }
+        }
+    }
+
+    /// Resolves all settings.
+    pub(crate) fn resolve(&self, flags: &ServeFlags) -> Result<ServeSettings, ConfigError> {
+        let storage = key("storage", "STORAGE_MODE");
+        if self.word(flags.storage.as_ref(), storage, &[("memory", false), ("wal", true)], false)? {
+            let (key, value) = self.text(flags.storage.as_ref(), storage).unwrap_or_default();
+            let fix = "this version keeps topics in memory only: set it to memory, or leave it out".to_owned();
+            return Err(ConfigError { key, value, fix });
+        }
+        let bind = self.bind(flags)?;
+        let levels = [
+            ("debug", tracing::Level::DEBUG),
+            ("info", tracing::Level::INFO),
+            ("warn", tracing::Level::WARN),
+            ("error", tracing::Level::ERROR),
+        ];
+        let formats = [("text", LogFormat::Text), ("json", LogFormat::Json)];
+        Ok(ServeSettings {
+            front: self.front(flags, bind)?,
+            driver: self.driver(flags, bind)?,
+            log_level: self.word(
+                flags.log_level.as_ref(),
+                key("log-level", "LOG_LEVEL"),
+                &levels,
+                tracing::Level::INFO,
+            )?,
+            log_format: self.word(
+                flags.log_format.as_ref(),
+                key("log-format", "RINGMAIN_LOG_FORMAT"),
+                &formats,
+                LogFormat::Text,
+            )?,
+        })
+    }
+
+    fn bind(&self, flags: &ServeFlags) -> Result<IpAddr, ConfigError> {
+        let Some((key, value)) = self.text(flags.bind.as_ref(), key("bind", "RINGMAIN_BIND")) else {
+            return Ok(IpAddr::from([127, 0, 0, 1]));
+        };
+        match value.trim() {
+            "localhost" => Ok(IpAddr::from([127, 0, 0, 1])),
+            text => text.parse().map_err(|_| ConfigError {
+                key,
+                value,
+                fix: "give an IP address of this machine, like 127.0.0.1, or 0.0.0.0 for all".to_owned(),
+            }),
+        }
+    }
+
+    fn driver(&self, flags: &ServeFlags, bind: IpAddr) -> Result<DriverConfig, ConfigError> {
+        let processors =
+            std::thread::available_parallelism().map_or(1, usize::from).min(processor::allowed().len().max(1));
+        let cores_max = CORES_MAX as u64;
+        let cores = self.number(
+            flags.cores.as_ref(),
+            key("cores", "RINGMAIN_CORES"),
+            1..=cores_max,
+            (processors as u64).min(cores_max),
+        )?;
+        let shards = self.number(flags.shards.as_ref(), key("shards", "RINGMAIN_SHARDS"), 1..=cores_max, cores)?;
+        let connections_max = CONNECTIONS_PER_CORE_MAX as u64;
+        let connections = self.number(
+            flags.max_connections.as_ref(),
+            key("max-connections", "RINGMAIN_MAX_CONNECTIONS"),
+            1..=connections_max,
+            CONNECTIONS_PER_CORE_DEFAULT as u64 * cores,
+        )?;
+        let memory = self.number(
+            flags.memory_bytes.as_ref(),
+            key("memory-bytes", "RINGMAIN_MEMORY_BYTES"),
+            (1 << 20)..=(1 << 50),
+            SHARD_MEMORY_BYTES_DEFAULT * shards,
+        )?;
+        let port = self.number(flags.port.as_ref(), key("port", "SERVER_PORT"), 0..=u64::from(u16::MAX), 8080)?;
+        let lane_requests = self.number(
+            flags.lane_requests.as_ref(),
+            key("lane-requests", "RINGMAIN_LANE_REQUESTS"),
+            1..=LANE_REQUESTS_MAX as u64,
+            LANE_REQUESTS_DEFAULT as u64,
+        )?;
+        let write_timeout_ms = key("write-timeout-ms", "RINGMAIN_WRITE_TIMEOUT_MS");
+        let drain_timeout_ms = key("drain-timeout-ms", "RINGMAIN_DRAIN_TIMEOUT_MS");
+        Ok(DriverConfig {
+            address: SocketAddr::new(bind, narrow(port)),
+            cores: narrow(cores),
+            shards: narrow(shards),
+            connections_per_core_max: size(connections.div_ceil(cores)),
+            lane_requests_max: size(lane_requests),
+            shard_memory_bytes_max: memory / shards,
+            write_timeout_ms: self.milliseconds(flags.write_timeout_ms.as_ref(), write_timeout_ms, 30_000)?,
+            drain_timeout_ms: self.milliseconds(flags.drain_timeout_ms.as_ref(), drain_timeout_ms, 10_000)?,
+        })
+    }
+
+    fn milliseconds(&self, flag: Option<&String>, key: Key, default: u64) -> Result<u64, ConfigError> {
+        self.number(flag, key, 10..=86_400_000, default)
+    }
+
+    fn front(&self, flags: &ServeFlags, bind: IpAddr) -> Result<FrontSettings, ConfigError> {
+        let message_bytes = key("max-message-bytes", "RINGMAIN_MAX_MESSAGE_BYTES");
+        let body_bytes = key("max-body-bytes", "RINGMAIN_MAX_BODY_BYTES");
+        let retention = key("retention", "MAX_MESSAGE_RETENTION");
+        let header_timeout_ms = key("header-timeout-ms", "RINGMAIN_HEADER_TIMEOUT_MS");
+        let body_timeout_ms = key("body-timeout-ms", "RINGMAIN_BODY_TIMEOUT_MS");
+        let idle_timeout_ms = key("idle-timeout-ms", "RINGMAIN_IDLE_TIMEOUT_MS");
+        let heartbeat_ms = key("heartbeat-ms", "RINGMAIN_HEARTBEAT_MS");
+        let retry_ms = key("retry-ms", "RINGMAIN_RETRY_MS");
+        let retry_ms = self.number(flags.retry_ms.as_ref(), retry_ms, 10..=600_000, 2_000)?;
+        Ok(FrontSettings {
+            header_timeout_ms: self.milliseconds(flags.header_timeout_ms.as_ref(), header_timeout_ms, 10_000)?,
+            body_timeout_ms: self.milliseconds(flags.body_timeout_ms.as_ref(), body_timeout_ms, 10_000)?,
+            idle_timeout_ms: self.milliseconds(flags.idle_timeout_ms.as_ref(), idle_timeout_ms, 75_000)?,
+            heartbeat_ms: self.milliseconds(flags.heartbeat_ms.as_ref(), heartbeat_ms, 15_000)?,
+            retry_ms: u32::try_from(retry_ms).unwrap_or(u32::MAX),
+            message_bytes_max: size(self.number(
+                flags.max_message_bytes.as_ref(),
+                message_bytes,
+                1..=MESSAGE_BYTES_MAX as u64,
+                MESSAGE_BYTES_DEFAULT as u64,
+            )?),
+            body_bytes_max: size(self.number(
+                flags.max_body_bytes.as_ref(),
+                body_bytes,
+                1..=BODY_BYTES_MAX as u64,
+                BODY_BYTES_DEFAULT as u64,
+            )?),
+            retention_messages: self.number(
+                flags.retention.as_ref(),
+                retention,
+                1..=RETENTION_MESSAGES_MAX,
+                RETENTION_MESSAGES_DEFAULT,
+            )?,
+            origins: self.origins(flags, bind)?,
+        })
+    }
+
+    fn origins(&self, flags: &ServeFlags, bind: IpAddr) -> Result<OriginPolicy, ConfigError> {
+        let cors_origins = key("cors-origins", "RINGMAIN_CORS_ORIGINS");
+        let Some((key, value)) = self.text(flags.cors_origins.as_ref(), cors_origins) else {
+            return Ok(OriginPolicy { guarded: is_local_only(bind), ..OriginPolicy::default() });
+        };
+        OriginPolicy::parse(&value, is_local_only(bind)).map_err(|fix| ConfigError { key, value, fix })
+    }
+}
+
+/// A number that its range has bounded to 16 bits.
+fn narrow(number: u64) -> u16 {
+    u16::try_from(number).unwrap_or(u16::MAX)
+}
+
+/// A number that its range has bounded to what memory can hold.
+fn size(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}

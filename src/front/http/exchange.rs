@@ -1,0 +1,169 @@
+//! Requests that wait for their answers, in the order in which they came. On the core of the connection.
+
+use std::collections::VecDeque;
+
+use ringmain_driver::CoreReport;
+use ringmain_model::TopicName;
+
+use super::HttpFront;
+use super::fetch::Fetch;
+use super::problem::Problem;
+use super::publish::PublishTask;
+use super::respond::{Context, Response};
+use super::sse::Opening;
+
+/// What a request wants done once its body is there.
+#[derive(Debug)]
+pub(super) enum Task {
+    Refuse(Problem),
+    Options { allow: &'static str, preflight: bool },
+    Health,
+    Ready,
+    Create,
+    Delete(TopicName),
+    Stat(TopicName),
+    List,
+    Metrics,
+    Publish(PublishTask),
+    Fetch(Box<Fetch>),
+    Sse(Box<Opening>),
+}
+
+impl Task {
+    /// Whether it must be the only one of its connection while it runs: it reads from a topic for a while.
+    pub(super) fn is_alone(&self) -> bool {
+        match self {
+            Task::Sse(_) => true,
+            Task::Fetch(fetch) => fetch.wait_ms > 0,
+            _ => false,
+        }
+    }
+}
+
+/// What a request waits for.
+#[derive(Debug)]
+pub(super) enum Waiting {
+    /// Nothing: its answer stands ready behind others.
+    Nothing,
+    Created,
+    Deleted,
+    Stats,
+    /// One report of each core.
+    Listed(Vec<CoreReport>),
+    Measured(Vec<CoreReport>),
+    Published(TopicName),
+    Page(Box<Fetch>),
+    Subscribed(Box<Opening>),
+}
+
+impl Waiting {
+    /// Whether no other request may begin meanwhile: it reads from a topic for a while.
+    pub(super) fn is_alone(&self) -> bool {
+        match self {
+            Waiting::Subscribed(_) => true,
+            Waiting::Page(fetch) => fetch.wait_ms > 0,
+            _ => false,
+        }
+    }
+}
+
+/// One request and what became of it.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    pub(super) context: Context,
+    pub(super) waiting: Waiting,
+    /// Its answer, when earlier requests are still unanswered.
+    answer: Vec<u8>,
+}
+
+/// A connection's requests, oldest first, numbered without holes.
+#[derive(Debug, Default)]
+pub(super) struct Exchanges {
+    queue: VecDeque<Exchange>,
+    /// Number of the oldest.
+    first: u64,
+}
+
+impl Exchanges {
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Adds a request and says which number it has.
+    pub(super) fn push(&mut self, context: Context, waiting: Waiting) -> u64 {
+        self.queue.push_back(Exchange { context, waiting, answer: Vec::new() });
+        self.first + self.queue.len() as u64 - 1
+    }
+
+    /// The request of that number, unless it has been answered and sent.
+    pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut Exchange> {
+        self.queue.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
+    }
+
+    /// The oldest request and its number.
+    pub(super) fn oldest(&mut self) -> Option<(u64, &mut Exchange)> {
+        Some((self.first, self.queue.front_mut()?))
+    }
+
+    /// Writes the answer to request `number` with `write`: to `out` if it is the oldest, else for later. Then lets all that
+    /// stand ready behind it follow. Says whether the connection is to end after what was written.
+    pub(super) fn answer(
+        &mut self,
+        number: u64,
+        out: &mut Vec<u8>,
+        write: impl FnOnce(&Context, &mut Vec<u8>),
+    ) -> bool {
+        let is_oldest = number == self.first;
+        let Some(exchange) = self.get_mut(number) else { return false };
+        exchange.waiting = Waiting::Nothing;
+        if !is_oldest {
+            write(&exchange.context, &mut exchange.answer);
+            return false;
+        }
+        write(&exchange.context, out);
+        let mut close = exchange.context.close;
+        self.take_oldest();
+        while !close && self.queue.front().is_some_and(|next| !next.answer.is_empty()) {
+            if let Some(next) = self.take_oldest() {
+                out.extend_from_slice(&next.answer);
+                close = next.context.close;
+            }
+        }
+        close
+    }
+
+    /// What the only request waits for; `None` when there are none or several.
+    pub(super) fn alone(&self) -> Option<&Waiting> {
+        (self.queue.len() == 1).then(|| self.queue.front().map(|exchange| &exchange.waiting))?
+    }
+
+    /// Until when the oldest request wants to wait.
+    pub(super) fn wait_until_ms(&self) -> Option<u64> {
+        match &self.queue.front()?.waiting {
+            Waiting::Page(fetch) if fetch.listening => fetch.until_ms,
+            _ => None,
+        }
+    }
+
+    /// Takes the oldest out: its answer has been written.
+    pub(super) fn take_oldest(&mut self) -> Option<Exchange> {
+        let oldest = self.queue.pop_front()?;
+        self.first += 1;
+        if self.queue.is_empty() && self.queue.capacity() > 4 {
+            self.queue = VecDeque::new();
+        }
+        Some(oldest)
+    }
+}
+
+impl HttpFront {
+    /// Writes an answer whose body was made in the front's own buffer.
+    pub(super) fn write_body(&self, context: &Context, out: &mut Vec<u8>, status: u16) {
+        let response = Response { status, content_type: Some("application/json"), headers: &[], body: &self.body };
+        context.write(out, &self.date, &response);
+    }
+}

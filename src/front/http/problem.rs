@@ -1,0 +1,64 @@
+//! What an HTTP client is told when something is refused: the one place where refusals become statuses. On any core.
+
+use ringmain_model::{NameError, Refusal, RefusalKind};
+use ringmain_wire::http::Refusal as WireRefusal;
+
+/// A refusal as HTTP tells it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Problem {
+    pub(crate) status: u16,
+    pub(crate) code: &'static str,
+    pub(crate) message: String,
+    /// Seconds after which trying again makes sense.
+    pub(crate) retry_after: Option<u64>,
+    /// Methods of the route, for 405.
+    pub(crate) allow: Option<&'static str>,
+}
+
+impl Problem {
+    pub(crate) fn new(status: u16, code: &'static str, message: impl Into<String>) -> Self {
+        Self { status, code, message: message.into(), retry_after: None, allow: None }
+    }
+
+    /// A malformed parameter.
+    pub(crate) fn parameter(message: impl Into<String>) -> Self {
+        Self::new(400, RefusalKind::InvalidRequest.code(), message)
+    }
+
+    /// Something that the contract has and this version has not: said aloud, because ignoring it would lose data silently.
+    pub(crate) fn not_offered(message: impl Into<String>) -> Self {
+        Self::new(400, "not_supported", message)
+    }
+}
+
+impl From<WireRefusal> for Problem {
+    fn from(refusal: WireRefusal) -> Self {
+        Self::new(refusal.status, refusal.code, refusal.message)
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let status = match refusal.kind {
+            RefusalKind::InvalidName | RefusalKind::InvalidConfig | RefusalKind::InvalidRequest => 400,
+            RefusalKind::TopicNotFound => 404,
+            RefusalKind::TopicExists => 409,
+            RefusalKind::PayloadTooLarge => 413,
+            RefusalKind::Busy | RefusalKind::ShuttingDown => 503,
+            RefusalKind::StorageFull => 507,
+        };
+        Self {
+            status,
+            code: refusal.kind.code(),
+            message: refusal.message,
+            retry_after: refusal.retry_after.map(|after| after.as_secs().max(1)),
+            allow: None,
+        }
+    }
+}
+
+impl From<NameError> for Problem {
+    fn from(error: NameError) -> Self {
+        Self::new(400, RefusalKind::InvalidName.code(), error.to_string())
+    }
+}

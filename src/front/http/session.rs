@@ -1,0 +1,407 @@
+//! One HTTP connection as a state machine: requests in, answers out in their order, or a stream. On the connection's core.
+
+use std::borrow::Cow;
+
+use ringmain_driver::{Close, Io};
+use ringmain_model::limit::{
+    BODIES_BYTES_PER_CORE, HEAD_BYTES_MAX, HEAD_LINES_MAX, PIPELINE_BYTES_MAX, PIPELINE_REQUESTS_MAX,
+};
+use ringmain_wire::http::{
+    BodyDecoder, CONTINUE, Framing, HeadLimits, Method, RequestHead, Version, decode_request_head,
+};
+
+use super::HttpFront;
+use super::exchange::{Exchanges, Task, Waiting};
+use super::problem::Problem;
+use super::respond::Context;
+use super::sse::Stream;
+
+const HEAD_LIMITS: HeadLimits = HeadLimits { head_bytes_max: HEAD_BYTES_MAX, headers_max: HEAD_LINES_MAX };
+/// Bytes of a body that nobody wants, read and thrown away so that the connection can go on.
+const UNWANTED_BYTES_MAX: usize = 64 << 10;
+/// Bytes that a body must grow by within the body timeout.
+const BODY_PROGRESS_BYTES: usize = 4 << 10;
+/// Room made for a body at first, whatever its announced length.
+const UPLOAD_BYTES_FIRST: u64 = 64 << 10;
+
+/// A request whose body is on its way.
+#[derive(Debug)]
+struct Upload {
+    context: Context,
+    task: Task,
+    decoder: BodyDecoder,
+    body: Vec<u8>,
+    /// 100 Continue is owed, once earlier requests are answered.
+    owes_continue: bool,
+    /// Bytes that were there when progress was last looked at.
+    progress: usize,
+}
+
+/// What the next bytes are.
+#[derive(Debug)]
+enum Phase {
+    /// A head, or the start of one.
+    Head,
+    /// A body.
+    Body(Box<Upload>),
+    /// Nothing that matters: a stream runs, and its client has nothing to say.
+    Stream(Box<Stream>),
+    /// Nothing any more: the last answer has been or will be given.
+    Over,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Session {
+    phase: Phase,
+    /// Bytes that could not be used yet.
+    input: Vec<u8>,
+    pub(super) exchanges: Exchanges,
+    /// A request that must be the only one while it runs, and waits for those before it.
+    held: Option<Box<(Context, Task)>>,
+    /// Since when the connection has been idle, or the head at hand incomplete.
+    since_ms: u64,
+    input_ended: bool,
+    pub(super) draining: bool,
+}
+
+impl Session {
+    pub(super) fn open(front: &HttpFront, io: &mut Io<'_>) -> Self {
+        let session = Self {
+            phase: Phase::Head,
+            input: Vec::new(),
+            exchanges: Exchanges::default(),
+            held: None,
+            since_ms: io.now().monotonic_ms,
+            input_ended: false,
+            draining: false,
+        };
+        io.set_deadline(Some(session.since_ms + front.settings.idle_timeout_ms));
+        session
+    }
+
+    pub(super) fn on_bytes(&mut self, front: &mut HttpFront, bytes: &[u8], io: &mut Io<'_>) {
+        if matches!(self.phase, Phase::Stream(_) | Phase::Over) {
+            return;
+        }
+        if self.input.is_empty() {
+            if matches!(self.phase, Phase::Head) {
+                self.since_ms = io.now().monotonic_ms;
+            }
+            let used = self.consume(front, bytes, io);
+            self.keep(&bytes[used..]);
+        } else {
+            self.input.extend_from_slice(bytes);
+            self.consume_input(front, io);
+        }
+        self.arm(front, io);
+    }
+
+    fn keep(&mut self, rest: &[u8]) {
+        if !rest.is_empty() && !matches!(self.phase, Phase::Stream(_) | Phase::Over) {
+            self.input.extend_from_slice(rest);
+        }
+    }
+
+    fn consume_input(&mut self, front: &mut HttpFront, io: &mut Io<'_>) {
+        let input = std::mem::take(&mut self.input);
+        let used = self.consume(front, &input, io);
+        if used == 0 {
+            self.input = input;
+        } else {
+            self.keep(&input[used..]);
+            self.since_ms = io.now().monotonic_ms;
+        }
+    }
+
+    /// Whether the next request must wait for answers.
+    fn is_blocked(&self) -> bool {
+        self.exchanges.len() >= PIPELINE_REQUESTS_MAX
+            || self.held.is_some()
+            || self.exchanges.alone().is_some_and(Waiting::is_alone)
+    }
+
+    /// Takes requests from `bytes`; says how many bytes were used.
+    fn consume(&mut self, front: &mut HttpFront, bytes: &[u8], io: &mut Io<'_>) -> usize {
+        let mut used = 0;
+        loop {
+            let rest = &bytes[used..];
+            match &mut self.phase {
+                Phase::Stream(_) | Phase::Over => return bytes.len(),
+                Phase::Body(_) => {
+                    if rest.is_empty() {
+                        return used;
+                    }
+                    used += self.consume_body(front, rest, io);
+                }
+                Phase::Head => {
+                    if rest.is_empty() || self.is_blocked() {
+                        return used;
+                    }
+                    match decode_request_head(rest, &HEAD_LIMITS) {
+                        Ok(None) => return used,
+                        Ok(Some((head, head_bytes))) => {
+                            used += head_bytes;
+                            used += self.begin(front, &head, &rest[head_bytes..], io);
+                        }
+                        Err(refusal) => self.refuse_framing(front, refusal.into(), io),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Begins a request; says how many bytes of its body were used.
+    fn begin(&mut self, front: &mut HttpFront, head: &RequestHead<'_>, rest: &[u8], io: &mut Io<'_>) -> usize {
+        let mut context = Context {
+            version: head.version,
+            close: !head.keep_alive || self.draining,
+            head_only: head.method == Method::Head,
+            origin: None,
+        };
+        let task = front.plan(head, &mut context, io).unwrap_or_else(Task::Refuse);
+        let body_bytes_max = match &task {
+            Task::Publish(publish) => publish.body_bytes_max(front),
+            _ => UNWANTED_BYTES_MAX,
+        };
+        // A client that waits for leave to send hears the refusal instead.
+        let unasked = matches!(task, Task::Refuse(_)) && head.expect_continue;
+        let decoder = match BodyDecoder::new(head.framing, body_bytes_max as u64) {
+            Ok(decoder) if !unasked => decoder,
+            outcome => {
+                let problem = match (task, outcome) {
+                    (Task::Refuse(problem), _) => problem,
+                    (_, Err(refusal)) => refusal.into(),
+                    (_, Ok(_)) => return 0,
+                };
+                self.refuse_and_close(front, context, problem, io);
+                return 0;
+            }
+        };
+        if decoder.complete() {
+            self.start(front, context, task, Cow::Borrowed(&[]), io);
+            return 0;
+        }
+        if let Framing::Length(length) = head.framing
+            && let Ok(length) = usize::try_from(length)
+            && let Some(body) = rest.get(..length)
+        {
+            // The whole body is there: it is copied once, to where it stays.
+            self.start(front, context, task, Cow::Borrowed(body), io);
+            return length;
+        }
+        let first = decoder.remaining_hint().unwrap_or(0).min(UPLOAD_BYTES_FIRST);
+        let body = Vec::with_capacity(usize::try_from(first).unwrap_or(0));
+        let owes_continue = head.expect_continue;
+        self.since_ms = io.now().monotonic_ms;
+        self.phase = Phase::Body(Box::new(Upload { context, task, decoder, body, owes_continue, progress: 0 }));
+        self.pay_continue(io);
+        0
+    }
+
+    fn pay_continue(&mut self, io: &mut Io<'_>) {
+        if let Phase::Body(upload) = &mut self.phase
+            && upload.owes_continue
+            && self.exchanges.is_empty()
+            && self.held.is_none()
+        {
+            upload.owes_continue = false;
+            io.output().extend_from_slice(CONTINUE);
+        }
+    }
+
+    fn consume_body(&mut self, front: &mut HttpFront, rest: &[u8], io: &mut Io<'_>) -> usize {
+        let Phase::Body(upload) = &mut self.phase else { return 0 };
+        let before = upload.body.len();
+        let outcome = upload.decoder.decode(rest, &mut upload.body);
+        front.uploads_bytes += upload.body.len() - before;
+        if matches!(upload.task, Task::Refuse(_)) {
+            front.uploads_bytes -= upload.body.len();
+            upload.body.clear();
+        }
+        match outcome {
+            Err(refusal) => {
+                self.refuse_framing(front, refusal.into(), io);
+                rest.len()
+            }
+            Ok((used, true)) => {
+                if let Some(upload) = self.take_upload(front) {
+                    self.start(front, upload.context, upload.task, Cow::Owned(upload.body), io);
+                }
+                used
+            }
+            Ok((used, false)) => {
+                if front.uploads_bytes > BODIES_BYTES_PER_CORE {
+                    let busy = ringmain_model::Refusal::busy("this core holds as many half received bodies as it may");
+                    self.refuse_framing(front, busy.into(), io);
+                }
+                used
+            }
+        }
+    }
+
+    /// Leaves the body phase.
+    fn take_upload(&mut self, front: &mut HttpFront) -> Option<Upload> {
+        match std::mem::replace(&mut self.phase, Phase::Head) {
+            Phase::Body(upload) => {
+                front.uploads_bytes -= upload.body.len();
+                Some(*upload)
+            }
+            other => {
+                self.phase = other;
+                None
+            }
+        }
+    }
+
+    /// Refuses what came and everything after it: where the next request starts is not known.
+    fn refuse_framing(&mut self, front: &mut HttpFront, problem: Problem, io: &mut Io<'_>) {
+        let context = match self.take_upload(front) {
+            Some(upload) => upload.context,
+            None => Context { version: Version::Http11, close: true, head_only: false, origin: None },
+        };
+        self.refuse_and_close(front, context, problem, io);
+    }
+
+    fn refuse_and_close(&mut self, front: &mut HttpFront, mut context: Context, problem: Problem, io: &mut Io<'_>) {
+        context.close = true;
+        self.phase = Phase::Over;
+        self.start(front, context, Task::Refuse(problem), Cow::Borrowed(&[]), io);
+    }
+
+    /// Starts a request whose body is there, unless it must wait for its turn.
+    fn start(&mut self, front: &mut HttpFront, context: Context, task: Task, body: Cow<'_, [u8]>, io: &mut Io<'_>) {
+        if context.close && !matches!(self.phase, Phase::Over) {
+            self.phase = Phase::Over;
+        }
+        if task.is_alone() && !self.exchanges.is_empty() {
+            self.held = Some(Box::new((context, task)));
+            return;
+        }
+        self.run(front, context, task, body, io);
+    }
+
+    /// Lets go on what waited for an answer.
+    pub(super) fn resume(&mut self, front: &mut HttpFront, io: &mut Io<'_>) {
+        if self.exchanges.is_empty()
+            && let Some(held) = self.held.take()
+        {
+            let (context, task) = *held;
+            self.run(front, context, task, Cow::Borrowed(&[]), io);
+        }
+        self.pay_continue(io);
+        if !self.input.is_empty() && matches!(self.phase, Phase::Head) && !self.is_blocked() {
+            self.consume_input(front, io);
+        }
+        if self.exchanges.is_empty() && self.input.is_empty() && matches!(self.phase, Phase::Head) {
+            self.since_ms = io.now().monotonic_ms;
+        }
+        self.arm(front, io);
+    }
+
+    /// The last answer was written: the connection ends. A client that may still be sending is read from for a while, so
+    /// that it sees the answer.
+    pub(super) fn finish(&mut self, io: &mut Io<'_>) {
+        self.phase = Phase::Over;
+        self.input = Vec::new();
+        io.close(if self.input_ended { Close::Flush } else { Close::Linger });
+    }
+
+    pub(super) fn become_stream(&mut self, stream: Stream) {
+        self.phase = Phase::Stream(Box::new(stream));
+        self.input = Vec::new();
+    }
+
+    pub(super) fn stream(&mut self) -> Option<&mut Stream> {
+        match &mut self.phase {
+            Phase::Stream(stream) => Some(stream),
+            _ => None,
+        }
+    }
+
+    pub(super) fn on_end_of_input(&mut self, front: &mut HttpFront, io: &mut Io<'_>) {
+        self.input_ended = true;
+        if matches!(self.phase, Phase::Stream(_)) {
+            // A reader that has shut its side down has gone: browsers and clients do not read half-closed streams.
+            io.close(Close::Flush);
+        } else if self.exchanges.is_empty() && self.held.is_none() {
+            // What is incomplete will never be complete.
+            io.close(Close::Flush);
+        } else {
+            self.arm(front, io);
+        }
+    }
+
+    pub(super) fn on_shutdown(&mut self, front: &mut HttpFront, io: &mut Io<'_>) {
+        self.draining = true;
+        if let Phase::Stream(stream) = &mut self.phase {
+            stream.end_shutdown(front, io);
+            io.close(Close::Flush);
+            return;
+        }
+        self.end_waiting_fetch(front, io);
+        self.close_if_drained(io);
+    }
+
+    /// Ends a connection that has nothing in hand while the broker goes down or the peer sends no more.
+    pub(super) fn close_if_drained(&mut self, io: &mut Io<'_>) {
+        let idle = self.exchanges.is_empty() && self.held.is_none() && self.input.is_empty();
+        if (self.draining || self.input_ended) && idle && !matches!(self.phase, Phase::Body(_)) {
+            io.close(Close::Flush);
+        }
+    }
+
+    /// Sets the deadline of whatever the connection is at, and stops reading while too much waits.
+    fn arm(&mut self, front: &HttpFront, io: &mut Io<'_>) {
+        io.want_input(!self.is_blocked() || self.input.len() < PIPELINE_BYTES_MAX);
+        let settings = &front.settings;
+        let waiting = self.exchanges.wait_until_ms();
+        let deadline = match &self.phase {
+            Phase::Stream(stream) => Some(stream.spoke_ms + settings.heartbeat_ms),
+            Phase::Body(_) => Some(self.since_ms + settings.body_timeout_ms),
+            _ if !self.exchanges.is_empty() => waiting,
+            Phase::Head if !self.input.is_empty() => Some(self.since_ms + settings.header_timeout_ms),
+            Phase::Head => Some(self.since_ms + settings.idle_timeout_ms),
+            Phase::Over => None,
+        };
+        io.set_deadline(deadline);
+    }
+
+    pub(super) fn on_timer(&mut self, front: &mut HttpFront, io: &mut Io<'_>) {
+        let now_ms = io.now().monotonic_ms;
+        match &mut self.phase {
+            Phase::Stream(stream) => {
+                if now_ms >= stream.spoke_ms + front.settings.heartbeat_ms {
+                    stream.beat(io);
+                }
+            }
+            Phase::Body(upload) if upload.body.len() >= upload.progress + BODY_PROGRESS_BYTES => {
+                upload.progress = upload.body.len();
+                self.since_ms = now_ms;
+            }
+            Phase::Body(_) => {
+                let text = format!("the body made no progress for {} ms", front.settings.body_timeout_ms);
+                self.refuse_framing(front, timed_out(&text), io);
+            }
+            _ if !self.exchanges.is_empty() => self.end_waiting_fetch(front, io),
+            Phase::Head if self.input.is_empty() => io.close(Close::Flush),
+            Phase::Head => {
+                let text = format!("the request's head did not end within {} ms", front.settings.header_timeout_ms);
+                self.refuse_framing(front, timed_out(&text), io);
+            }
+            Phase::Over => {}
+        }
+        self.arm(front, io);
+    }
+
+    /// Gives back what the connection held of the core's.
+    pub(super) fn give_back(self, front: &mut HttpFront) {
+        if let Phase::Body(upload) = self.phase {
+            front.uploads_bytes -= upload.body.len();
+        }
+    }
+}
+
+fn timed_out(what: &str) -> Problem {
+    Problem::new(408, "request_timeout", format!("{what}: send it faster, or over a new connection"))
+}

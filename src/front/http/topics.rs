@@ -1,0 +1,160 @@
+//! Topics over HTTP: create, list, stat; and health. On the core of the connection.
+
+use ringmain_driver::{CoreReport, Io, Request};
+use ringmain_engine::TopicStats;
+use ringmain_model::{Refusal, RefusalKind, Retention, Storage, TopicConfig, TopicName};
+use ringmain_wire::json::timestamp_text;
+use serde::{Deserialize, Serialize};
+
+use super::HttpFront;
+use super::problem::Problem;
+use super::respond::{Context, write_success};
+
+/// Bytes of a body that creates a topic.
+pub(super) const CREATE_BYTES_MAX: usize = 64 << 10;
+
+#[derive(Deserialize)]
+struct CreateBody {
+    name: Option<String>,
+    storage: Option<String>,
+    partitions: Option<u64>,
+    retention: Option<RetentionBody>,
+    dead_letter: Option<serde::de::IgnoredAny>,
+    ack_wait_ms: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct RetentionBody {
+    max_messages: Option<u64>,
+    max_bytes: Option<u64>,
+    max_age_ms: Option<u64>,
+}
+
+/// Reads the body of `POST /topics`.
+pub(super) fn read_create(body: &[u8], front: &HttpFront) -> Result<Request, Problem> {
+    let body: CreateBody = serde_json::from_slice(body).map_err(|error| {
+        let code = if error.is_data() { "invalid_config" } else { "invalid_json" };
+        let why: String = error.to_string().chars().take(160).collect();
+        Problem::new(400, code, format!(r#"the body does not describe a topic ({why}): send {{"name":"…"}}"#))
+    })?;
+    let name = TopicName::new(body.name.as_deref().unwrap_or_default())?;
+    let invalid = |message: &str| Problem::from(Refusal::new(RefusalKind::InvalidConfig, message));
+    match body.storage.as_deref() {
+        None | Some("memory") => {}
+        Some("wal") => return Err(invalid("storage `wal` is not offered by this version: use `memory`")),
+        Some(other) => return Err(invalid(&format!("storage {other:?} is unknown: use `memory`"))),
+    }
+    if body.partitions.is_some_and(|partitions| partitions != 1) {
+        return Err(invalid("this version gives each topic one partition: leave `partitions` out"));
+    }
+    if body.dead_letter.is_some() || body.ack_wait_ms.is_some() {
+        return Err(invalid(
+            "`dead_letter` and `ack_wait_ms` belong to consumer groups, which this version does not offer: leave them out",
+        ));
+    }
+    let mut retention = Retention { max_messages: front.settings.retention_messages, ..Retention::default() };
+    if let Some(wanted) = body.retention {
+        if wanted.max_age_ms.is_some() {
+            return Err(invalid("retention by age is not offered by this version: use `max_messages` or `max_bytes`"));
+        }
+        retention.max_messages = wanted.max_messages.unwrap_or(retention.max_messages);
+        retention.max_bytes = wanted.max_bytes.unwrap_or(retention.max_bytes);
+    }
+    retention.check().map_err(|message| invalid(&message))?;
+    Ok(Request::Create { name, config: TopicConfig { storage: Storage::Memory, retention } })
+}
+
+/// How a topic stands, as clients see it.
+#[derive(Serialize)]
+struct StatsBody<'a> {
+    name: &'a str,
+    message_count: u64,
+    subscriber_count: u64,
+    /// −1 when nothing was published.
+    latest_offset: i64,
+    earliest_offset: u64,
+    bytes: u64,
+    partitions: u32,
+    storage: &'a str,
+    retention: RetentionStats,
+    created_at: String,
+    groups: u64,
+}
+
+#[derive(Serialize)]
+struct RetentionStats {
+    max_messages: u64,
+    /// Absent when only the memory set aside limits it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_bytes: Option<u64>,
+}
+
+/// Offset of the newest message below an exclusive end; −1 when there is none.
+pub(super) fn latest(end: u64) -> i64 {
+    i64::try_from(end).unwrap_or(i64::MAX) - 1
+}
+
+fn stats_body(stats: &TopicStats) -> StatsBody<'_> {
+    let retention = stats.config.retention;
+    StatsBody {
+        name: stats.name.as_str(),
+        message_count: stats.message_count(),
+        subscriber_count: stats.subscribers,
+        latest_offset: latest(stats.high_water.offset().0),
+        earliest_offset: stats.log_start.offset().0,
+        bytes: stats.bytes,
+        partitions: 1,
+        storage: stats.config.storage.as_str(),
+        retention: RetentionStats {
+            max_messages: retention.max_messages,
+            max_bytes: (retention.max_bytes != Retention::default().max_bytes).then_some(retention.max_bytes),
+        },
+        created_at: timestamp_text(stats.created_us),
+        groups: 0,
+    }
+}
+
+impl HttpFront {
+    pub(super) fn write_stats(&mut self, context: &Context, out: &mut Vec<u8>, status: u16, stats: &TopicStats) {
+        self.body.clear();
+        write_success(&mut self.body, &stats_body(stats));
+        self.write_body(context, out, status);
+    }
+
+    /// Writes the topics of all cores, sorted by name.
+    pub(super) fn write_list(&mut self, context: &Context, out: &mut Vec<u8>, reports: &[CoreReport]) {
+        let mut stats: Vec<_> = reports.iter().flat_map(|report| &report.topics).collect();
+        stats.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        let list: Vec<_> = stats.into_iter().map(stats_body).collect();
+        self.body.clear();
+        write_success(&mut self.body, &list);
+        self.write_body(context, out, 200);
+        // A list of many topics is not kept for the next answer.
+        self.body.shrink_to(CREATE_BYTES_MAX);
+    }
+
+    pub(super) fn write_deleted(&mut self, context: &Context, out: &mut Vec<u8>) {
+        #[derive(Serialize)]
+        struct Deleted {
+            deleted: bool,
+        }
+        self.body.clear();
+        write_success(&mut self.body, &Deleted { deleted: true });
+        self.write_body(context, out, 200);
+    }
+
+    pub(super) fn write_health(&mut self, context: &Context, out: &mut Vec<u8>, status: &'static str, io: &Io<'_>) {
+        #[derive(Serialize)]
+        struct Health {
+            status: &'static str,
+            version: &'static str,
+            cores: u16,
+            uptime_ms: u64,
+        }
+        self.body.clear();
+        let health =
+            Health { status, version: env!("CARGO_PKG_VERSION"), cores: io.cores(), uptime_ms: io.now().monotonic_ms };
+        write_success(&mut self.body, &health);
+        self.write_body(context, out, 200);
+    }
+}
