@@ -19,7 +19,7 @@ use crate::lane::{Bed, LaneItem, Lanes};
 use crate::placement::PlacementTable;
 use crate::report::CoreCounters;
 use crate::timers::Timers;
-use crate::window::{Cursor, CursorKey, Window, WindowKey};
+use crate::window::{Cursor, CursorKey, Window, WindowKey, WindowLimits};
 
 /// Rounds that one turn gives to what a core says to itself before it looks at the kernel again.
 const LOCAL_ROUNDS_MAX: usize = 8;
@@ -48,6 +48,7 @@ pub(crate) struct CoreSettings {
     pub(crate) connections_max: usize,
     pub(crate) write_timeout_ms: u64,
     pub(crate) drain_timeout_ms: u64,
+    pub(crate) window_limits: WindowLimits,
 }
 
 /// How a core stands to new connections.
@@ -227,7 +228,7 @@ impl<F: Front> State<F> {
         }
     }
 
-    fn take_lanes(&mut self) {
+    pub(crate) fn take_lanes(&mut self) {
         while let Some((core, bundle)) = self.lanes.receive() {
             for item in bundle {
                 self.take_item(core, item);
@@ -236,7 +237,7 @@ impl<F: Front> State<F> {
     }
 
     /// Lets shards and sessions answer each other until nothing is left to say, or the turn is long enough.
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         for _ in 0..LOCAL_ROUNDS_MAX {
             self.end_shard_turns();
             while let Some(item) = self.local.pop_front() {

@@ -74,7 +74,7 @@ impl<F: Front> State<F> {
         }
     }
 
-    fn on_sent(&mut self, key: ConnectionKey) {
+    pub(crate) fn on_sent(&mut self, key: ConnectionKey) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let link = &mut connection.link;
         self.counters.sent_bytes += link.output.flying() as u64;

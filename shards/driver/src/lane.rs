@@ -31,6 +31,25 @@ pub(crate) enum LaneItem {
 
 type Bundle = Vec<LaneItem>;
 
+/// Bounds of one lane.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LaneLimits {
+    /// Requests outstanding.
+    pub(crate) requests: usize,
+    /// Batches on their way, and their bytes.
+    pub(crate) pushes: usize,
+    pub(crate) push_bytes: usize,
+    /// Bundles in the ring.
+    pub(crate) bundles: usize,
+}
+
+impl LaneLimits {
+    /// The limits of a broker; only the requests are a setting.
+    pub(crate) fn of(requests: usize) -> Self {
+        Self { requests, pushes: LANE_PUSHES_MAX, push_bytes: LANE_PUSH_BYTES_MAX, bundles: LANE_BUNDLES }
+    }
+}
+
 /// What a direction's two ends share besides the ring: pushes on their way, so that their sum is bounded.
 #[derive(Default, Debug)]
 struct OnTheWay {
@@ -84,17 +103,17 @@ pub(crate) struct Lanes {
     own: CoreId,
     peers: Vec<Option<Peer>>,
     beds: Arc<[Bed]>,
-    requests_max: usize,
+    limits: LaneLimits,
 }
 
 /// The lanes of all cores, in the order of the cores.
-pub(crate) fn connect(cores: u16, requests_max: usize, beds: &Arc<[Bed]>) -> Vec<Lanes> {
+pub(crate) fn connect(cores: u16, limits: LaneLimits, beds: &Arc<[Bed]>) -> Vec<Lanes> {
     let size = usize::from(cores);
     let mut producers: Vec<Vec<_>> = (0..size).map(|_| (0..size).map(|_| None).collect()).collect();
     let mut consumers: Vec<Vec<_>> = (0..size).map(|_| (0..size).map(|_| None).collect()).collect();
     for from in 0..size {
         for to in (0..size).filter(|to| *to != from) {
-            let (producer, consumer) = RingBuffer::new(LANE_BUNDLES);
+            let (producer, consumer) = RingBuffer::new(limits.bundles);
             let on_the_way = Arc::new(OnTheWay::default());
             producers[from][to] = Some((producer, Arc::clone(&on_the_way)));
             consumers[to][from] = Some((consumer, on_the_way));
@@ -105,7 +124,7 @@ pub(crate) fn connect(cores: u16, requests_max: usize, beds: &Arc<[Bed]>) -> Vec
         own: CoreId(core),
         peers: outgoing.into_iter().zip(incoming).map(join_ends).collect(),
         beds: Arc::clone(beds),
-        requests_max,
+        limits,
     });
     lanes.collect()
 }
@@ -137,12 +156,12 @@ impl Lanes {
     /// Whether one more request to `core` would be taken. The own core always takes it: it is bounded by the connections.
     pub(crate) fn has_room(&self, core: CoreId) -> bool {
         let peer = self.peers.get(core.index()).and_then(Option::as_ref);
-        peer.is_none_or(|peer| peer.requests_outstanding < self.requests_max)
+        peer.is_none_or(|peer| peer.requests_outstanding < self.limits.requests)
     }
 
     /// Sends a request, whose reply gives its place back.
     pub(crate) fn request(&mut self, core: CoreId, item: LaneItem) -> Result<(), LaneFull> {
-        let requests_max = self.requests_max;
+        let requests_max = self.limits.requests;
         let peer = self.peer(core).ok_or(LaneFull)?;
         if peer.requests_outstanding >= requests_max {
             return Err(LaneFull);
@@ -161,11 +180,13 @@ impl Lanes {
 
     /// Sends a visible batch; says whether it left a hole instead.
     pub(crate) fn push(&mut self, core: CoreId, batch: RecordBatch) -> bool {
+        let limits = self.limits;
         let Some(peer) = self.peer(core) else { return false };
         let bytes = batch.bytes().len();
         let way = &peer.to_on_the_way;
-        let full = way.bytes.load(Ordering::Relaxed) + bytes > LANE_PUSH_BYTES_MAX
-            || way.batches.load(Ordering::Relaxed) >= LANE_PUSHES_MAX;
+        let full = way.bytes.load(Ordering::Relaxed) + bytes > limits.push_bytes
+            || way.batches.load(Ordering::Relaxed) >= limits.pushes;
+        // A batch larger than the bound still goes when it goes alone.
         if full && way.batches.load(Ordering::Relaxed) > 0 {
             peer.holes.insert(batch.partition(), HighWaterMark::at(batch.end()));
             return true;

@@ -1,7 +1,7 @@
 //! The reading side of one core: subscriptions, windows, cursors, and the reads that fill what a window lacks.
 
 use ringmain_engine::{Command, Interest, PlacementChange, Reply};
-use ringmain_model::limit::{READ_BYTES_MAX, SEND_QUEUE_BYTES_MAX, WINDOWS_BYTES_PER_CORE};
+use ringmain_model::limit::{READ_BYTES_MAX, SEND_QUEUE_BYTES_MAX};
 use ringmain_model::{HighWaterMark, Offset, PartitionRef, Refusal, TopicName};
 use ringmain_wal::RecordBatch;
 
@@ -166,9 +166,9 @@ impl<F: Front> State<F> {
         let Some(key) = self.windows_by_partition.get(&batch.partition()).copied() else { return };
         let Some(window) = self.windows.get_mut(key).filter(|window| window.state == WindowState::Live) else { return };
         let before = window.bytes;
-        window.append(batch);
+        window.append(batch, &self.settings.window_limits);
         self.windows_bytes = self.windows_bytes + window.bytes - before;
-        while self.windows_bytes > WINDOWS_BYTES_PER_CORE && window.batches.len() > 1 {
+        while self.windows_bytes > self.settings.window_limits.core_bytes && window.batches.len() > 1 {
             self.windows_bytes -= window.drop_oldest();
         }
         self.has_news(key);

@@ -18,10 +18,11 @@ use crate::clock::Clock;
 use crate::connection::Connections;
 use crate::core::{Accepting, Core, CoreSettings, Shared, State};
 use crate::front::Front;
-use crate::lane::{Bed, Lanes, connect};
+use crate::lane::{Bed, LaneLimits, Lanes, connect};
 use crate::placement::PlacementTable;
 use crate::report::CoreCounters;
 use crate::timers::Timers;
+use crate::window::WindowLimits;
 
 /// What a broker is started with.
 #[derive(Clone, Debug)]
@@ -95,7 +96,7 @@ impl Broker {
             shutdown: AtomicBool::new(false),
             cores_busy: AtomicUsize::new(usize::from(config.cores)),
         });
-        let lanes = connect(config.cores, config.lane_requests_max, &beds);
+        let lanes = connect(config.cores, LaneLimits::of(config.lane_requests_max), &beds);
         let (clock, front) = (Clock::start(), Arc::new(front));
         let (ready, readiness) = channel();
         let processors = processor::allowed();
@@ -254,7 +255,14 @@ impl Seat {
     }
 }
 
-fn new_state<F: Front>(own: CoreId, config: &DriverConfig, lanes: Lanes, front: F, clock: Clock) -> State<F> {
+/// A core's state before its first turn.
+pub(crate) fn new_state<F: Front>(
+    own: CoreId,
+    config: &DriverConfig,
+    lanes: Lanes,
+    front: F,
+    clock: Clock,
+) -> State<F> {
     let shard_settings = ShardSettings { cores: config.cores, memory_bytes_max: config.shard_memory_bytes_max };
     let own_shards = (own.0..config.shards).step_by(usize::from(config.cores));
     State {
@@ -265,6 +273,7 @@ fn new_state<F: Front>(own: CoreId, config: &DriverConfig, lanes: Lanes, front: 
             connections_max: config.connections_per_core_max,
             write_timeout_ms: config.write_timeout_ms,
             drain_timeout_ms: config.drain_timeout_ms,
+            window_limits: WindowLimits::default(),
         },
         now: clock.now(),
         front,

@@ -1,1 +1,49 @@
+//! Several cores without a kernel: random publishing, reading, cutting, deleting; each reader sees all, once, in order.
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests fail by panicking")]
 
+mod reading;
+mod world;
+
+use std::sync::Arc;
+
+use ringmain_engine::{Origin, Reply};
+use ringmain_model::{CoreId, Refusal};
+
+use crate::lane::{Bed, LaneFull, LaneItem, LaneLimits, connect};
+
+fn beds(cores: u16) -> Arc<[Bed]> {
+    (0..cores).map(|_| Bed::default()).collect()
+}
+
+#[test]
+fn a_full_lane_refuses_at_once_and_a_reply_makes_room() {
+    let limits = LaneLimits { requests: 2, ..LaneLimits::of(0) };
+    let mut lanes = connect(2, limits, &beds(2));
+    let origin = Origin { core: CoreId(0), asker: 0, request: 0 };
+    for _ in 0..2 {
+        assert!(lanes[0].request(CoreId(1), LaneItem::AskReport { origin }).is_ok());
+    }
+    assert!(!lanes[0].has_room(CoreId(1)));
+    assert_eq!(lanes[0].request(CoreId(1), LaneItem::AskReport { origin }), Err(LaneFull));
+    lanes[0].flush();
+    let (from, bundle) = lanes[1].receive().unwrap();
+    assert_eq!((from, bundle.len()), (CoreId(0), 2), "one bundle holds a turn's requests");
+    lanes[1].say(CoreId(0), LaneItem::Reply { to: origin, reply: Reply::Refused(Refusal::busy("x")) });
+    lanes[1].flush();
+    assert!(lanes[0].receive().is_some() && lanes[0].has_room(CoreId(1)));
+}
+
+#[test]
+fn a_ring_that_is_full_keeps_what_is_said_until_there_is_room() {
+    let limits = LaneLimits { bundles: 1, ..LaneLimits::of(100) };
+    let mut lanes = connect(2, limits, &beds(2));
+    let origin = Origin { core: CoreId(0), asker: 0, request: 0 };
+    for request in 0..5 {
+        let left = lanes[0].request(CoreId(1), LaneItem::AskReport { origin: Origin { request, ..origin } });
+        assert!(left.is_ok());
+        assert_eq!(lanes[0].flush(), request > 0);
+    }
+    assert_eq!(lanes[1].receive().unwrap().1.len(), 1);
+    assert!(!lanes[0].flush());
+    assert_eq!(lanes[1].receive().unwrap().1.len(), 4, "in order, nothing lost");
+}

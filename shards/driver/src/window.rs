@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use ringmain_engine::Interest;
-use ringmain_model::limit::{WINDOW_BATCHES_MAX, WINDOW_BYTES_MAX};
+use ringmain_model::limit::{WINDOW_BATCHES_MAX, WINDOW_BYTES_MAX, WINDOWS_BYTES_PER_CORE};
 use ringmain_model::{Offset, PartitionRef, ShardId, TopicName};
 use ringmain_wal::RecordBatch;
 
@@ -15,6 +15,22 @@ slotmap::new_key_type! {
     pub(crate) struct WindowKey;
     /// Names a cursor for as long as it is there.
     pub(crate) struct CursorKey;
+}
+
+/// Bounds of windows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WindowLimits {
+    /// Of one window.
+    pub(crate) bytes: usize,
+    pub(crate) batches: usize,
+    /// Of all windows of a core.
+    pub(crate) core_bytes: usize,
+}
+
+impl Default for WindowLimits {
+    fn default() -> Self {
+        Self { bytes: WINDOW_BYTES_MAX, batches: WINDOW_BATCHES_MAX, core_bytes: WINDOWS_BYTES_PER_CORE }
+    }
 }
 
 /// A batch and the encodings that this core has made of it.
@@ -80,7 +96,7 @@ impl<E: Default> Window<E> {
     }
 
     /// Takes a pushed batch. A batch that does not continue the window starts it anew: cursors below read what they miss.
-    pub(crate) fn append(&mut self, batch: RecordBatch) {
+    pub(crate) fn append(&mut self, batch: RecordBatch, limits: &WindowLimits) {
         if batch.end() <= self.end {
             return;
         }
@@ -90,7 +106,7 @@ impl<E: Default> Window<E> {
         self.bytes += batch.bytes().len();
         self.end = batch.end();
         self.batches.push_back(WindowBatch { batch, encoded: E::default() });
-        while self.bytes > WINDOW_BYTES_MAX || self.batches.len() > WINDOW_BATCHES_MAX {
+        while self.bytes > limits.bytes || self.batches.len() > limits.batches {
             if self.batches.len() == 1 {
                 break;
             }

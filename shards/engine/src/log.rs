@@ -73,6 +73,10 @@ impl PartitionLog {
         self.high_water
     }
 
+    pub(crate) fn log_end(&self) -> LogEnd {
+        self.log_end
+    }
+
     /// Bytes of the records that retention keeps.
     pub(crate) fn kept_bytes(&self) -> u64 {
         self.closed_bytes - self.window_bytes

@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 use ringmain_model::limit::SHARD_MEMORY_BYTES_DEFAULT;
-use ringmain_model::{Incarnation, PartitionRef, ShardId, TopicName};
+use ringmain_model::{Incarnation, Offset, PartitionRef, ShardId, TopicName};
 
 use crate::command::{Command, Effect, Event, Now, Origin};
 use crate::log::ShardBytes;
@@ -64,6 +64,12 @@ impl Shard {
     #[must_use]
     pub fn is_dirty(&self) -> bool {
         !self.dirty.is_empty()
+    }
+
+    /// The log end of a topic that this shard owns: the offset that its next record gets.
+    #[must_use]
+    pub fn end_of(&self, incarnation: Incarnation) -> Option<Offset> {
+        self.topics.get(&incarnation).map(|topic| topic.log.log_end().offset())
     }
 
     /// Takes one event at the time `now` and appends what follows from it to `effects`.

@@ -20,6 +20,11 @@ impl SocketId {
         SocketId { slot, generation }
     }
 
+    /// A name made by hand, for tables in tests. It names no socket unless a ring gives out the same.
+    pub fn from_parts(slot: u32, generation: u32) -> SocketId {
+        SocketId { slot, generation }
+    }
+
     /// The place in the ring's table: below `sockets_max`, and used again after the socket has closed.
     pub fn slot(self) -> usize {
         self.slot as usize
