@@ -87,6 +87,8 @@ impl Reader<'_> {
                     return Ok(());
                 }
             }
+            // A block without an event may have moved the place to resume, too.
+            self.last_id = Some(decoder.last_event_id().to_owned()).filter(|id| !id.is_empty());
         }
         complain("the topic was deleted");
         Ok(())

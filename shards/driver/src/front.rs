@@ -97,6 +97,17 @@ pub enum StartAt {
     Offset(Offset),
     /// Where a resume token says.
     Position(Position),
+    /// At the earliest message, told as a gap: the client brought a token that nobody here can read.
+    Lost,
+}
+
+/// What a reader asked for that is not where it goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Requested {
+    /// An offset, perhaps of another life of the topic.
+    Offset(Offset),
+    /// Something that could not be read.
+    Unreadable,
 }
 
 /// Through which protocol a subscriber reads: a label of the metrics.
@@ -129,8 +140,8 @@ pub enum Notice {
     Refused(Refusal),
     /// Reading goes on elsewhere than was asked.
     Gap {
-        /// The offset asked for.
-        requested: Offset,
+        /// What was asked for.
+        requested: Requested,
         /// The offset where reading goes on.
         resumed: Offset,
     },

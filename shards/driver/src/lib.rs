@@ -22,7 +22,7 @@ mod window;
 #[cfg(test)]
 mod tests;
 
-pub use front::{Answer, Close, Delivery, End, Front, Io, Notice, Protocol, Request, StartAt};
+pub use front::{Answer, Close, Delivery, End, Front, Io, Notice, Protocol, Request, Requested, StartAt};
 pub use report::{CoreCounters, CoreReport, TopicOnCore};
 pub use ringmain_uring::{Error as RingError, descriptors, processor};
 pub use start::{Broker, DriverConfig, StartError, Stopper};

@@ -102,6 +102,7 @@ impl<F: Front> State<F> {
             TopicOnCore {
                 name: name.clone(),
                 delivered_sse: placed.delivered + window.map_or(0, |window| window.delivered),
+                dropped: placed.dropped + window.map_or(0, |window| window.dropped),
                 subscribers_sse: window.map_or(0, |window| u64::from(window.sse)),
             }
         });

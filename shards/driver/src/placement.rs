@@ -11,6 +11,8 @@ pub(crate) struct Placed {
     pub(crate) shard: ShardId,
     /// Messages that this core's connections took, of subscriptions that have ended; those of running ones stand in the window.
     pub(crate) delivered: u64,
+    /// Messages that readers who followed were made to miss, likewise.
+    pub(crate) dropped: u64,
 }
 
 impl Placed {
@@ -31,7 +33,7 @@ impl PlacementTable {
     pub(crate) fn apply(&mut self, change: PlacementChange) {
         match change {
             PlacementChange::Add { name, incarnation, shard } => {
-                self.topics.insert(name, Placed { incarnation, shard, delivered: 0 });
+                self.topics.insert(name, Placed { incarnation, shard, delivered: 0, dropped: 0 });
             }
             PlacementChange::Remove { name, incarnation } => {
                 if self.topics.get(&name).is_some_and(|placed| placed.incarnation == incarnation) {
@@ -45,12 +47,13 @@ impl PlacementTable {
         self.topics.get(name)
     }
 
-    /// Adds to a topic's delivered messages, if it is still the same life.
-    pub(crate) fn add_delivered(&mut self, name: &TopicName, incarnation: Incarnation, messages: u64) {
+    /// Adds to a topic's delivered and dropped messages, if it is still the same life.
+    pub(crate) fn add_counts(&mut self, name: &TopicName, incarnation: Incarnation, delivered: u64, dropped: u64) {
         if let Some(placed) = self.topics.get_mut(name)
             && placed.incarnation == incarnation
         {
-            placed.delivered += messages;
+            placed.delivered += delivered;
+            placed.dropped += dropped;
         }
     }
 

@@ -7,7 +7,7 @@ use ringmain_wal::RecordBatch;
 
 use crate::connection::ConnectionKey;
 use crate::core::State;
-use crate::front::{Delivery, End, Front, Io, Notice, Protocol, StartAt};
+use crate::front::{Delivery, End, Front, Io, Notice, Protocol, Requested, StartAt};
 use crate::lane::LaneFull;
 use crate::window::{Cursor, CursorKey, CursorState, Window, WindowKey, WindowState};
 
@@ -31,7 +31,7 @@ impl<F: Front> State<F> {
             place: window.cursors.len(),
             next: Offset::default(),
             state: CursorState::Placing(start),
-            foreign_position: None,
+            gap_owed: None,
             in_reads_list: false,
             protocol,
         });
@@ -97,7 +97,8 @@ impl<F: Front> State<F> {
         if let Some(window) = self.windows.remove(key) {
             self.windows_bytes -= window.bytes;
             self.windows_by_partition.remove(&window.partition);
-            self.placement.add_delivered(&window.topic, window.partition.incarnation, window.delivered);
+            let incarnation = window.partition.incarnation;
+            self.placement.add_counts(&window.topic, incarnation, window.delivered, window.dropped);
         }
     }
 
@@ -129,35 +130,29 @@ impl<F: Front> State<F> {
         let Some(window) = self.windows.get(cursor.window) else { return };
         let (partition, end) = (window.partition, window.end);
         let connection = cursor.connection;
-        let wanted = match start {
-            StartAt::Tail => end,
-            StartAt::Offset(offset) => offset,
-            // A position of another life means nothing here: the reader starts at the earliest message, and is told.
-            StartAt::Position(position) if position.partition != partition => Offset(0),
-            StartAt::Position(position) => position.next,
+        // A position of another life means nothing here: the reader starts at the earliest message, and is told.
+        let (wanted, foreign) = match start {
+            StartAt::Tail => (end, None),
+            StartAt::Offset(offset) => (offset, None),
+            StartAt::Position(position) if position.partition == partition => (position.next, None),
+            StartAt::Position(position) => (Offset(0), Some(Requested::Offset(position.next))),
+            StartAt::Lost => (Offset(0), Some(Requested::Unreadable)),
         };
         cursor.next = wanted.min(end);
         let reads_first = cursor.next < end;
         cursor.state = if reads_first { CursorState::WantsRead { first: true } } else { CursorState::Following };
-        let gap = match start {
-            StartAt::Position(position) if position.partition != partition => Some(position.next),
-            _ if wanted > end => Some(wanted),
-            _ => None,
-        };
+        let gap = foreign.or((wanted > end).then_some(Requested::Offset(wanted)));
+        cursor.gap_owed = gap.filter(|_| reads_first);
         let notice = Notice::Subscribed { partition, high_water: HighWaterMark::at(end) };
         self.call(connection, |front, session, io| front.on_notice(session, notice, io));
         // A gap whose end depends on what is kept is told when the first read says so.
         if let Some(requested) = gap.filter(|_| !reads_first) {
             self.tell_gap(connection, requested, end);
-        } else if let Some(requested) = gap
-            && let Some(cursor) = self.cursors.get_mut(key)
-        {
-            cursor.foreign_position = Some(requested);
         }
         self.pump(key);
     }
 
-    fn tell_gap(&mut self, connection: ConnectionKey, requested: Offset, resumed: Offset) {
+    fn tell_gap(&mut self, connection: ConnectionKey, requested: Requested, resumed: Offset) {
         let notice = Notice::Gap { requested, resumed };
         self.call(connection, |front, session, io| front.on_notice(session, notice, io));
     }
@@ -285,11 +280,16 @@ impl<F: Front> State<F> {
             let window = cursor.window;
             return self.end_window(window);
         };
+        let first = cursor.state == CursorState::Reading { first: true };
         cursor.state = CursorState::Following;
-        let (connection, foreign) = (cursor.connection, cursor.foreign_position.take());
+        let (connection, owed) = (cursor.connection, cursor.gap_owed.take());
         let asked = std::mem::replace(&mut cursor.next, page.from);
-        if foreign.is_some() || page.from != asked {
-            self.tell_gap(connection, foreign.unwrap_or(asked), page.from);
+        let window = cursor.window;
+        if owed.is_some() || page.from != asked {
+            self.tell_gap(connection, owed.unwrap_or(Requested::Offset(asked)), page.from);
+        }
+        if let Some(window) = self.windows.get_mut(window).filter(|_| !first) {
+            window.dropped += page.from.since(asked);
         }
         for batch in &page.batches {
             let Some(cursor) = self.cursors.get_mut(key) else { return };

@@ -35,6 +35,8 @@ pub struct TopicOnCore {
     pub name: TopicName,
     /// Messages that this core's SSE connections took.
     pub delivered_sse: u64,
+    /// Messages that this core's subscribers were made to miss because they were too slow.
+    pub dropped: u64,
     /// This core's SSE subscribers.
     pub subscribers_sse: u64,
 }

@@ -8,7 +8,7 @@ use ringmain_model::{Offset, PartitionRef, ShardId, TopicName};
 use ringmain_wal::RecordBatch;
 
 use crate::connection::ConnectionKey;
-use crate::front::{Protocol, StartAt};
+use crate::front::{Protocol, Requested, StartAt};
 
 slotmap::new_key_type! {
     /// Names a window for as long as it is there.
@@ -65,6 +65,8 @@ pub(crate) struct Window<E> {
     pub(crate) told: Interest,
     /// Messages that connections took, and that the placement table has not been told of.
     pub(crate) delivered: u64,
+    /// Messages that readers who followed were made to miss, and that the placement table has not been told of.
+    pub(crate) dropped: u64,
     /// Cursors through server-sent events: those that the metrics count.
     pub(crate) sse: u32,
     pub(crate) in_news_list: bool,
@@ -84,6 +86,7 @@ impl<E: Default> Window<E> {
             cursors: Vec::new(),
             told: Interest::default(),
             delivered: 0,
+            dropped: 0,
             sse: 0,
             in_news_list: false,
             in_interest_list: false,
@@ -176,8 +179,8 @@ pub(crate) struct Cursor {
     /// The next offset to read.
     pub(crate) next: Offset,
     pub(crate) state: CursorState,
-    /// The offset of a token of another life: told as a gap when the first read says where reading begins.
-    pub(crate) foreign_position: Option<Offset>,
+    /// What was asked for and means nothing here: told as a gap when the first read says where reading begins.
+    pub(crate) gap_owed: Option<Requested>,
     pub(crate) in_reads_list: bool,
     pub(crate) protocol: Protocol,
 }

@@ -153,7 +153,7 @@ impl Bench {
     }
 }
 
-fn check_batch(batch: &ringmain_wal::RecordBatch, published: &[Vec<u8>]) {
+fn check_batch(batch: &RecordBatch, published: &[Vec<u8>]) {
     for record in batch.records() {
         assert_eq!(record.payload, &published[record.offset.0 as usize][..]);
     }

@@ -39,7 +39,7 @@ impl Shard {
                 RefusalKind::TopicExists,
                 format!("the topic `{name}` is there already: use it, or delete it first"),
             ))
-        } else if let Err(message) = config.retention.check() {
+        } else if let Err(message) = config.check() {
             Some(Refusal::new(RefusalKind::InvalidConfig, message))
         } else if self.topics.len() >= TOPICS_PER_SHARD_MAX {
             Some(Refusal::busy("this shard holds as many topics as it may; delete some"))

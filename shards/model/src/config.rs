@@ -1,6 +1,6 @@
 //! What a topic is told when it is made; plain values for any core.
 
-use crate::limit::{RETENTION_BYTES_MAX, RETENTION_MESSAGES_DEFAULT, RETENTION_MESSAGES_MAX};
+use crate::limit::{ACK_WAIT_MS_DEFAULT, ACK_WAIT_MS_MAX, ACK_WAIT_MS_MIN, RETENTION_BYTES_MAX, RETENTION_MESSAGES_DEFAULT, RETENTION_MESSAGES_MAX};
 
 /// Where a topic's records live.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -55,10 +55,32 @@ impl Retention {
 }
 
 /// A topic's settings.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TopicConfig {
     /// Where records live.
     pub storage: Storage,
     /// How much is kept.
     pub retention: Retention,
+    /// How long a group's member may hold a message without a word before it goes to another, in milliseconds.
+    pub ack_wait_ms: u64,
+}
+
+impl Default for TopicConfig {
+    fn default() -> Self {
+        Self { storage: Storage::default(), retention: Retention::default(), ack_wait_ms: ACK_WAIT_MS_DEFAULT }
+    }
+}
+
+impl TopicConfig {
+    /// Whether all numbers are within their limits.
+    ///
+    /// # Errors
+    /// A sentence that names the field, its value and the range.
+    pub fn check(&self) -> Result<(), String> {
+        self.retention.check()?;
+        if !(ACK_WAIT_MS_MIN..=ACK_WAIT_MS_MAX).contains(&self.ack_wait_ms) {
+            return Err(format!("ack_wait_ms is {}: choose {ACK_WAIT_MS_MIN} to {ACK_WAIT_MS_MAX}", self.ack_wait_ms));
+        }
+        Ok(())
+    }
 }

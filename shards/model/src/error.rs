@@ -16,6 +16,8 @@ pub enum RefusalKind {
     TopicExists,
     /// No topic of that name, or it was deleted meanwhile.
     TopicNotFound,
+    /// No consumer group of that name in the topic.
+    GroupNotFound,
     /// The message is above its limit.
     PayloadTooLarge,
     /// A queue is full; nothing was done, trying again later is right.
@@ -36,6 +38,7 @@ impl RefusalKind {
             RefusalKind::InvalidRequest => "invalid_request",
             RefusalKind::TopicExists => "topic_exists",
             RefusalKind::TopicNotFound => "topic_not_found",
+            RefusalKind::GroupNotFound => "group_not_found",
             RefusalKind::PayloadTooLarge => "payload_too_large",
             RefusalKind::Busy => "busy",
             RefusalKind::StorageFull => "storage_full",
@@ -71,6 +74,15 @@ impl Refusal {
     #[must_use]
     pub fn topic_not_found(name: &str) -> Self {
         Self::new(RefusalKind::TopicNotFound, format!("there is no topic `{name}`: create it with POST /topics"))
+    }
+
+    /// No group of that name.
+    #[must_use]
+    pub fn group_not_found(name: &str) -> Self {
+        Self::new(
+            RefusalKind::GroupNotFound,
+            format!("this topic has no group `{name}`: a group begins when its first member joins"),
+        )
     }
 
     /// A full queue of the given meaning.

@@ -13,11 +13,16 @@
 //! | durable offset | everything below it is synced on this node |
 //! | high-water mark | everything below it is visible to consumers |
 //! | cursor | the next offset that a reader reads |
+//! | group | a consumer with several members: a stored place, what they hold, what they have acknowledged |
+//! | committed offset | the lowest offset of a group that is not acknowledged |
+//! | lag | high-water mark − committed offset |
+//! | epoch | the time between two seeks of a group |
 //!
 //! All ends are exclusive.
 
 mod config;
 mod error;
+mod group;
 mod id;
 pub mod limit;
 mod message;
@@ -30,6 +35,7 @@ mod tests;
 
 pub use config::{Retention, Storage, TopicConfig};
 pub use error::{Refusal, RefusalKind};
+pub use group::{GroupName, GroupNameError};
 pub use id::{CoreId, Incarnation, PartitionRef, ShardId};
 pub use message::Message;
 pub use name::{NameError, TopicName};

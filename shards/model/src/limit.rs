@@ -125,6 +125,45 @@ pub const LINGER_BYTES_MAX: usize = 64 << 20;
 /// How long a connection lingers after a final answer, in milliseconds.
 pub const LINGER_MS_MAX: u64 = 5_000;
 
+/// Bytes of a group's name.
+pub const GROUP_NAME_BYTES_MAX: usize = 255;
+
+/// Groups of one topic. Answer: 503 busy.
+pub const GROUPS_PER_TOPIC_MAX: usize = 4096;
+
+/// Members of one group. Answer: 503 busy.
+pub const GROUP_MEMBERS_MAX: usize = 16_384;
+
+/// Messages of one group that were given out and not acknowledged. Answer: only redeliveries go out.
+pub const GROUP_PENDING_MAX: usize = 65_536;
+
+/// Unacknowledged messages of one member, unless it asks otherwise (a reader that never acknowledges stalls there).
+pub const MEMBER_IN_FLIGHT_DEFAULT: u32 = 1_000;
+
+/// The most that a member may ask for. Answer: 400.
+pub const MEMBER_IN_FLIGHT_MAX: u32 = 65_536;
+
+/// Bytes given to a member that its connection has not sent. Answer: the next messages go to others, or wait.
+pub const MEMBER_UNSENT_BYTES_MAX: usize = 256 << 10;
+
+/// Fetches of one group that wait for messages. Answer: 503 busy.
+pub const GROUP_PULLS_MAX: usize = 4096;
+
+/// How long a member may hold a message without a word, in milliseconds.
+pub const ACK_WAIT_MS_DEFAULT: u64 = 30_000;
+
+/// The longest and shortest of such times that may be asked for. Answer: 400.
+pub const ACK_WAIT_MS_MAX: u64 = 86_400_000;
+
+/// See [`ACK_WAIT_MS_MAX`].
+pub const ACK_WAIT_MS_MIN: u64 = 100;
+
+/// The longest delay of a negative acknowledgement, in milliseconds. Answer: 400.
+pub const NACK_DELAY_MS_MAX: u64 = 86_400_000;
+
+/// Offsets in one acknowledgement. Answer: 400.
+pub const ACK_OFFSETS_MAX: usize = 65_536;
+
 /// Events that one turn takes from the kernel before it goes on to the lanes.
 pub const TURN_EVENTS_MAX: usize = 4096;
 

@@ -72,7 +72,8 @@ pub(crate) fn close_late_connection(completion: &Completion) {
 }
 
 impl Ring {
-    /// Accepts connections from this listener until told otherwise.
+    /// Accepts connections from this listener until told otherwise. Clones of it must not make it
+    /// non-blocking: the ring would find it empty again and again.
     ///
     /// # Errors
     ///

@@ -13,7 +13,8 @@ use crate::ring::Ring;
 use crate::socket::SocketId;
 
 impl Ring {
-    /// Takes over a socket that was connected elsewhere, and starts receiving.
+    /// Takes over a socket that was connected elsewhere, and starts receiving. Clones of the stream
+    /// must not make it non-blocking: the ring would find it empty again and again.
     ///
     /// # Errors
     ///

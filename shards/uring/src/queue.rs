@@ -34,6 +34,9 @@ impl Completion {
     }
 }
 
+/// No single wait lasts longer. It keeps the time inside what the kernel's structure can say.
+const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Queues operations, enters the kernel, and takes completions.
 pub(crate) struct Queue {
     ring: IoUring,
@@ -117,8 +120,10 @@ impl Queue {
 
     /// Queues the cancelling of everything.
     pub(crate) fn push_cancel_all(&mut self) {
-        let entry =
-            opcode::AsyncCancel2::new(CancelBuilder::any()).build().user_data(Tag::of_ring(Kind::CancelAll).to_bits());
+        let entry = opcode::AsyncCancel2::new(CancelBuilder::any())
+            .build()
+            .flags(squeue::Flags::SKIP_SUCCESS)
+            .user_data(Tag::of_ring(Kind::CancelAll).to_bits());
         // SAFETY: a cancel carries no pointer.
         unsafe { self.push(entry) };
     }
@@ -178,7 +183,7 @@ impl Queue {
 
     fn call(&mut self, at_least: u32, flags: EnterFlags, wait: Option<Duration>) -> io::Result<()> {
         let queued = u32::try_from(self.ring.submission().len()).unwrap_or(u32::MAX);
-        let timespec = wait.map(Timespec::from);
+        let timespec = wait.map(|wait| Timespec::from(wait.min(WAIT_MAX)));
         let arguments = match &timespec {
             Some(timespec) => SubmitArgs::new().timespec(timespec),
             None => SubmitArgs::new(),
@@ -219,3 +224,6 @@ impl Queue {
         self.ring.completion().is_empty() && !self.ring.submission().cq_overflow()
     }
 }
+
+#[cfg(test)]
+mod tests;

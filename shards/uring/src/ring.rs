@@ -111,7 +111,7 @@ impl Ring {
         config.check()?;
         let queue = Queue::new(config.submission_entries, config.completion_entries)
             .map_err(|error| explain(error, "io_uring_setup", &Facts::gather()))?;
-        let waker = Waker::new().map_err(|source| Error::System { what: "eventfd", source })?;
+        let waker = Waker::new().map_err(|error| explain(error, "eventfd", &Facts::gather()))?;
         let buffers = Buffers::register(&queue.submitter(), config.buffer_count, config.buffer_bytes)
             .map_err(|error| explain(error, "io_uring_register", &Facts::gather()))?;
         let mut ring = Ring {
@@ -252,20 +252,24 @@ impl Ring {
         }
         true
     }
+
+    /// Gives up for ever all memory that the kernel may still read or write.
+    fn leak(&mut self) {
+        for socket in self.sockets.values_mut() {
+            std::mem::forget(socket.send.take());
+        }
+        self.buffers.leak();
+        std::mem::forget(self.waker.clone());
+    }
 }
 
 impl Drop for Ring {
     fn drop(&mut self) {
         if self.drain() {
             Buffers::unregister(&self.queue.submitter());
-            return;
+        } else {
+            self.leak();
         }
-        // The kernel may still read or write this memory at any time: it is given up for ever.
-        for socket in self.sockets.values_mut() {
-            std::mem::forget(socket.send.take());
-        }
-        self.buffers.leak();
-        std::mem::forget(self.waker.clone());
     }
 }
 
@@ -278,3 +282,6 @@ impl std::fmt::Debug for Ring {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -30,6 +30,8 @@ const STREAMS: &[Case] = &[
     (b"data: a\n\n", &[("message", "a")]),
     (b"data: a\r\n\r\n", &[("message", "a")]),
     (b"data: a\r\r", &[("message", "a")]),
+    (b"data: a\r\ndata: b\r\n\r\n", &[("message", "a\nb")]),
+    (b"data: a\rdata: b\r\r", &[("message", "a\nb")]),
     (b"data: a\n\r", &[("message", "a")]),
     (b"data: a\n\r\ndata: b\r\n\n", &[("message", "a"), ("message", "b")]),
     (b"data: a\n", &[]),

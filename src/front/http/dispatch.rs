@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use ringmain_driver::{Answer, CoreReport, Delivery, End, Io, Notice, Protocol, Request, StartAt};
 use ringmain_engine::Reply;
-use ringmain_model::Refusal;
+use ringmain_model::{Position, Refusal};
 use ringmain_wire::http::{RequestHead, Target};
 
 use super::HttpFront;
-use super::exchange::{Task, Waiting};
+use super::exchange::{Company, Task, Waiting};
 use super::fetch::Fetch;
 use super::problem::Problem;
 use super::publish::{Ack, PublishTask};
@@ -81,6 +81,7 @@ impl Session {
         body: Cow<'_, [u8]>,
         io: &mut Io<'_>,
     ) {
+        let company = task.company();
         match task {
             Task::Refuse(problem) => self.refuse(front, context, &problem, io),
             Task::Options { allow, preflight } => self.answer_now(context, io, |context, out| {
@@ -93,40 +94,44 @@ impl Session {
             }
             Task::Ready => self.run_health(front, context, "ready", io),
             Task::Create => match read_create(&body, front) {
-                Ok(request) => self.ask(context, Waiting::Created, request, io),
+                Ok(request) => self.ask(context, company, Waiting::Created, request, io),
                 Err(problem) => self.refuse(front, context, &problem, io),
             },
-            Task::Delete(name) => self.ask(context, Waiting::Deleted, Request::Delete { name }, io),
-            Task::Stat(name) => self.ask(context, Waiting::Stats, Request::Stat { name }, io),
-            Task::List => self.ask(context, Waiting::Listed(Vec::new()), Request::Report, io),
-            Task::Metrics => self.ask(context, Waiting::Measured(Vec::new()), Request::Report, io),
+            Task::Delete(name) => self.ask(context, company, Waiting::Deleted, Request::Delete { name }, io),
+            Task::Stat(name) => self.ask(context, company, Waiting::Stats, Request::Stat { name }, io),
+            Task::List => self.ask(context, company, Waiting::Listed(Vec::new()), Request::Report, io),
+            Task::Metrics => self.ask(context, company, Waiting::Measured(Vec::new()), Request::Report, io),
             Task::Publish(publish) => self.run_publish(front, context, publish, body, io),
             Task::Fetch(mut fetch) => {
                 fetch.until_ms = Some(io.now().monotonic_ms + fetch.wait_ms);
                 let request = fetch.request();
-                self.ask(context, Waiting::Page(fetch), request, io);
+                self.ask(context, company, Waiting::Page(fetch), request, io);
             }
             Task::Sse(_) if context.head_only => self.answer_now(context, io, |context, out| {
                 write_head(context, front, out);
             }),
             Task::Sse(opening) => {
                 io.subscribe(opening.topic.clone(), opening.start, Protocol::Sse);
-                self.exchanges.push(context, Waiting::Subscribed(opening));
+                self.exchanges.push(context, company, Waiting::Subscribed(opening));
             }
         }
     }
 
-    fn ask(&mut self, context: Context, waiting: Waiting, request: Request, io: &mut Io<'_>) {
-        let number = self.exchanges.push(context, waiting);
+    fn ask(&mut self, context: Context, company: Company, waiting: Waiting, request: Request, io: &mut Io<'_>) {
+        let number = self.exchanges.push(context, company, waiting);
         io.ask(number, request);
     }
 
     fn answer_now(&mut self, context: Context, io: &mut Io<'_>, write: impl FnOnce(&Context, &mut Vec<u8>)) {
-        let number = self.exchanges.push(context, Waiting::Nothing);
+        let number = self.exchanges.push(context, Company::Any, Waiting::Nothing);
         self.write_answer(number, io, write);
     }
 
     fn write_answer(&mut self, number: u64, io: &mut Io<'_>, write: impl FnOnce(&Context, &mut Vec<u8>)) {
+        if self.draining && self.exchanges.len() == 1 && self.has_nothing_in_hand() {
+            // The last answer of a broker that goes down says so.
+            self.exchanges.close_after(number);
+        }
         if self.exchanges.answer(number, io.output(), write) {
             self.finish(io);
         }
@@ -137,7 +142,7 @@ impl Session {
     }
 
     fn run_health(&mut self, front: &mut HttpFront, context: Context, status: &'static str, io: &mut Io<'_>) {
-        let number = self.exchanges.push(context, Waiting::Nothing);
+        let number = self.exchanges.push(context, Company::Any, Waiting::Nothing);
         // The answer needs the time, and its place in the output needs the answer.
         let mut answer = Vec::new();
         if let Some(exchange) = self.exchanges.get_mut(number) {
@@ -160,11 +165,11 @@ impl Session {
             Err(problem) => return self.refuse(front, context, &problem, io),
         };
         if ack == Ack::None {
-            let number = self.exchanges.push(context, Waiting::Nothing);
+            let number = self.exchanges.push(context, Company::Any, Waiting::Nothing);
             io.ask(number, request);
             self.write_answer(number, io, |context, out| front.write_unwatched(context, out));
         } else {
-            self.ask(context, Waiting::Published(topic), request, io);
+            self.ask(context, Company::Publishes, Waiting::Published(topic), request, io);
         }
     }
 
@@ -290,11 +295,12 @@ impl Session {
         }
         let Some((number, exchange)) = self.exchanges.oldest() else { return };
         match (&exchange.waiting, notice) {
-            (Waiting::Subscribed(_), Notice::Subscribed { partition, .. }) => {
+            (Waiting::Subscribed(_), Notice::Subscribed { partition, high_water }) => {
                 if let Some(exchange) = self.exchanges.take_oldest()
                     && let Waiting::Subscribed(opening) = exchange.waiting
                 {
-                    self.open_stream(front, &exchange.context, &opening, partition, io);
+                    let at = Position { partition, next: high_water.offset() };
+                    self.open_stream(front, &exchange.context, &opening, at, io);
                 }
             }
             (Waiting::Page(_), Notice::Gap { .. }) => self.wake_fetch(io),
@@ -313,12 +319,12 @@ impl Session {
         front: &mut HttpFront,
         context: &Context,
         opening: &Opening,
-        partition: ringmain_model::PartitionRef,
+        at: Position,
         io: &mut Io<'_>,
     ) {
-        let mut stream = Stream::open(opening, partition, context, front, io);
+        let mut stream = Stream::open(opening, at, context, front, io);
         if self.draining {
-            stream.end_shutdown(front, io);
+            stream.end_shutdown(io);
             io.close(ringmain_driver::Close::Flush);
         }
         self.become_stream(stream);

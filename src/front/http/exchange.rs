@@ -29,13 +29,29 @@ pub(super) enum Task {
     Sse(Box<Opening>),
 }
 
+/// Which requests of one connection may run at the same time (RFC 9112, section 9.3.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Company {
+    /// With any others: it changes nothing, and nothing changes it.
+    #[default]
+    Any,
+    /// With other publishes: those of one connection to one topic keep their order on the way.
+    Publishes,
+    /// With other readers.
+    Readers,
+    /// With none.
+    None,
+}
+
 impl Task {
-    /// Whether it must be the only one of its connection while it runs: it reads from a topic for a while.
-    pub(super) fn is_alone(&self) -> bool {
+    pub(super) fn company(&self) -> Company {
         match self {
-            Task::Sse(_) => true,
-            Task::Fetch(fetch) => fetch.wait_ms > 0,
-            _ => false,
+            Task::Refuse(_) | Task::Options { .. } | Task::Health | Task::Ready => Company::Any,
+            Task::Publish(_) => Company::Publishes,
+            Task::Stat(_) | Task::List | Task::Metrics => Company::Readers,
+            Task::Fetch(fetch) if fetch.wait_ms == 0 => Company::Readers,
+            // A fetch that waits reads from its topic for a while, and a stream for ever.
+            Task::Fetch(_) | Task::Sse(_) | Task::Create | Task::Delete(_) => Company::None,
         }
     }
 }
@@ -56,17 +72,6 @@ pub(super) enum Waiting {
     Subscribed(Box<Opening>),
 }
 
-impl Waiting {
-    /// Whether no other request may begin meanwhile: it reads from a topic for a while.
-    pub(super) fn is_alone(&self) -> bool {
-        match self {
-            Waiting::Subscribed(_) => true,
-            Waiting::Page(fetch) => fetch.wait_ms > 0,
-            _ => false,
-        }
-    }
-}
-
 /// One request and what became of it.
 #[derive(Debug)]
 pub(super) struct Exchange {
@@ -82,6 +87,8 @@ pub(super) struct Exchanges {
     queue: VecDeque<Exchange>,
     /// Number of the oldest.
     first: u64,
+    /// Whom those that wait go together with.
+    company: Company,
 }
 
 impl Exchanges {
@@ -94,7 +101,10 @@ impl Exchanges {
     }
 
     /// Adds a request and says which number it has.
-    pub(super) fn push(&mut self, context: Context, waiting: Waiting) -> u64 {
+    pub(super) fn push(&mut self, context: Context, company: Company, waiting: Waiting) -> u64 {
+        if self.queue.is_empty() || self.company == Company::Any {
+            self.company = company;
+        }
         self.queue.push_back(Exchange { context, waiting, answer: Vec::new() });
         self.first + self.queue.len() as u64 - 1
     }
@@ -102,6 +112,13 @@ impl Exchanges {
     /// The request of that number, unless it has been answered and sent.
     pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut Exchange> {
         self.queue.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
+    }
+
+    /// Has the connection end after the answer to that request.
+    pub(super) fn close_after(&mut self, number: u64) {
+        if let Some(exchange) = self.get_mut(number) {
+            exchange.context.close = true;
+        }
     }
 
     /// The oldest request and its number.
@@ -136,9 +153,15 @@ impl Exchanges {
         close
     }
 
-    /// What the only request waits for; `None` when there are none or several.
-    pub(super) fn alone(&self) -> Option<&Waiting> {
-        (self.queue.len() == 1).then(|| self.queue.front().map(|exchange| &exchange.waiting))?
+    /// Whether a request may run beside those that wait.
+    pub(super) fn admit(&self, company: Company) -> bool {
+        let any = company == Company::Any || self.company == Company::Any;
+        self.queue.is_empty() || (self.company != Company::None && (any || company == self.company))
+    }
+
+    /// Whether nothing may run beside the one that waits.
+    pub(super) fn is_exclusive(&self) -> bool {
+        !self.queue.is_empty() && self.company == Company::None
     }
 
     /// Until when the oldest request wants to wait.

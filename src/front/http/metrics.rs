@@ -49,7 +49,7 @@ fn add_topics(registry: &Registry, reports: &[CoreReport]) -> prometheus::Result
     let dropped = counter(
         registry,
         "streamq_messages_dropped_total",
-        "Messages that slow consumers were made to skip.",
+        "Messages that slow consumers were made to miss.",
         &["topic"],
     )?;
     let subscribers =
@@ -59,10 +59,9 @@ fn add_topics(registry: &Registry, reports: &[CoreReport]) -> prometheus::Result
         let topic = stats.name.as_str();
         published.with_label_values(&[topic]).inc_by(stats.high_water.offset().0);
         retained.with_label_values(&[topic]).set(to_gauge(stats.message_count()));
-        // A slow subscriber lags and is not made to skip, so this stands at 0.
-        dropped.with_label_values(&[topic]).inc_by(0);
     }
     for on_core in reports.iter().flat_map(|report| &report.on_core) {
+        dropped.with_label_values(&[on_core.name.as_str()]).inc_by(on_core.dropped);
         let labels = [on_core.name.as_str(), "sse"];
         delivered.with_label_values(&labels).inc_by(on_core.delivered_sse);
         subscribers.with_label_values(&labels).add(to_gauge(on_core.subscribers_sse));

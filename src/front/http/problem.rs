@@ -41,7 +41,7 @@ impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         let status = match refusal.kind {
             RefusalKind::InvalidName | RefusalKind::InvalidConfig | RefusalKind::InvalidRequest => 400,
-            RefusalKind::TopicNotFound => 404,
+            RefusalKind::TopicNotFound | RefusalKind::GroupNotFound => 404,
             RefusalKind::TopicExists => 409,
             RefusalKind::PayloadTooLarge => 413,
             RefusalKind::Busy | RefusalKind::ShuttingDown => 503,

@@ -11,7 +11,7 @@ use ringmain_wire::http::{
 };
 
 use super::HttpFront;
-use super::exchange::{Exchanges, Task, Waiting};
+use super::exchange::{Exchanges, Task};
 use super::problem::Problem;
 use super::respond::Context;
 use super::sse::Stream;
@@ -37,6 +37,14 @@ struct Upload {
     progress: usize,
 }
 
+/// A request that waits for others.
+#[derive(Debug)]
+struct Held {
+    context: Context,
+    task: Task,
+    body: Vec<u8>,
+}
+
 /// What the next bytes are.
 #[derive(Debug)]
 enum Phase {
@@ -57,8 +65,8 @@ pub(crate) struct Session {
     /// Bytes that could not be used yet.
     input: Vec<u8>,
     pub(super) exchanges: Exchanges,
-    /// A request that must be the only one while it runs, and waits for those before it.
-    held: Option<Box<(Context, Task)>>,
+    /// A request that may not run beside those before it.
+    held: Option<Box<Held>>,
     /// Since when the connection has been idle, or the head at hand incomplete.
     since_ms: u64,
     input_ended: bool,
@@ -116,9 +124,7 @@ impl Session {
 
     /// Whether the next request must wait for answers.
     fn is_blocked(&self) -> bool {
-        self.exchanges.len() >= PIPELINE_REQUESTS_MAX
-            || self.held.is_some()
-            || self.exchanges.alone().is_some_and(Waiting::is_alone)
+        self.exchanges.len() >= PIPELINE_REQUESTS_MAX || self.held.is_some() || self.exchanges.is_exclusive()
     }
 
     /// Takes requests from `bytes`; says how many bytes were used.
@@ -274,8 +280,8 @@ impl Session {
         if context.close && !matches!(self.phase, Phase::Over) {
             self.phase = Phase::Over;
         }
-        if task.is_alone() && !self.exchanges.is_empty() {
-            self.held = Some(Box::new((context, task)));
+        if !self.exchanges.admit(task.company()) {
+            self.held = Some(Box::new(Held { context, task, body: body.into_owned() }));
             return;
         }
         self.run(front, context, task, body, io);
@@ -286,8 +292,8 @@ impl Session {
         if self.exchanges.is_empty()
             && let Some(held) = self.held.take()
         {
-            let (context, task) = *held;
-            self.run(front, context, task, Cow::Borrowed(&[]), io);
+            let Held { context, task, body } = *held;
+            self.run(front, context, task, Cow::Owned(body), io);
         }
         self.pay_continue(io);
         if !self.input.is_empty() && matches!(self.phase, Phase::Head) && !self.is_blocked() {
@@ -335,7 +341,7 @@ impl Session {
     pub(super) fn on_shutdown(&mut self, front: &mut HttpFront, io: &mut Io<'_>) {
         self.draining = true;
         if let Phase::Stream(stream) = &mut self.phase {
-            stream.end_shutdown(front, io);
+            stream.end_shutdown(io);
             io.close(Close::Flush);
             return;
         }
@@ -343,10 +349,15 @@ impl Session {
         self.close_if_drained(io);
     }
 
+    /// Whether no request is half received or waits for others.
+    pub(super) fn has_nothing_in_hand(&self) -> bool {
+        self.held.is_none() && !matches!(self.phase, Phase::Body(_))
+    }
+
     /// Ends a connection that has nothing in hand while the broker goes down or the peer sends no more.
     pub(super) fn close_if_drained(&mut self, io: &mut Io<'_>) {
-        let idle = self.exchanges.is_empty() && self.held.is_none() && self.input.is_empty();
-        if (self.draining || self.input_ended) && idle && !matches!(self.phase, Phase::Body(_)) {
+        let idle = self.exchanges.is_empty() && self.has_nothing_in_hand() && self.input.is_empty();
+        if (self.draining || self.input_ended) && idle {
             io.close(Close::Flush);
         }
     }

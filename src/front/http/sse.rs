@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use ringmain_driver::{Delivery, Io, StartAt};
+use ringmain_driver::{Delivery, Io, Requested, StartAt};
 use ringmain_engine::RecordBatch;
 use ringmain_model::{Offset, PartitionRef, Position, ResumeToken, TopicName};
 use ringmain_wire::http::{RequestHead, Target, Version};
@@ -42,21 +42,36 @@ impl Opening {
         word(target, "slow", &[("lag", ())])?;
         let format = word(target, "format", &[("json", Format::Json), ("raw", Format::Raw)])?.unwrap_or(Format::Json);
         let from_offset = number(target, "from_offset")?;
-        let start = match resume_text(head, target) {
-            Some(text) => start_of(&text)?,
-            None => from_offset.map_or(StartAt::Tail, |offset| StartAt::Offset(Offset(offset))),
+        // Browsers never come back after a refusal, and send what they last heard, from whomever: an unreadable header is told
+        // as a gap. A query was written by somebody who can mend it.
+        let start = match resume_texts(head, target) {
+            (Some(text), _) => start_of(&text).unwrap_or(StartAt::Lost),
+            (None, Some(text)) => start_of(&text)?,
+            (None, None) => from_offset.map_or(StartAt::Tail, |offset| StartAt::Offset(Offset(offset))),
         };
         Ok(Self { topic, start, format })
     }
 }
 
+impl Opening {
+    /// Where reading begins, when the end of the partition is `at`; `None` when a gap will say it.
+    fn begins_at(&self, at: Position) -> Option<Offset> {
+        match self.start {
+            StartAt::Tail => Some(at.next),
+            StartAt::Offset(offset) => Some(offset.min(at.next)),
+            StartAt::Position(position) if position.partition == at.partition => Some(position.next.min(at.next)),
+            StartAt::Position(_) | StartAt::Lost => None,
+        }
+    }
+}
+
 /// The cursor that a client brings back: the header wins, because after the first reconnect a browser sends both, and the
 /// query is the older one. The names in the query are those that polyfills use.
-fn resume_text(head: &RequestHead<'_>, target: &Target<'_>) -> Option<String> {
-    let header = head.headers.text("last-event-id").map(str::to_owned);
+fn resume_texts(head: &RequestHead<'_>, target: &Target<'_>) -> (Option<String>, Option<String>) {
+    let header = head.headers.get("last-event-id").map(|value| String::from_utf8_lossy(value).into_owned());
     let names = ["last_event_id", "lastEventId", "evs_last_event_id", "Last-Event-ID"];
-    let query = || names.iter().find_map(|name| target.query_value(name)).map(std::borrow::Cow::into_owned);
-    header.filter(|text| !text.is_empty()).or_else(query).filter(|text| !text.is_empty())
+    let query = names.iter().find_map(|name| target.query_value(name)).map(std::borrow::Cow::into_owned);
+    (header.filter(|text| !text.is_empty()), query.filter(|text| !text.is_empty()))
 }
 
 fn start_of(text: &str) -> Result<StartAt, Problem> {
@@ -79,6 +94,8 @@ pub(super) struct Stream {
     partition: PartitionRef,
     format: Format,
     version: Version,
+    /// When its client comes back after a cut, milliseconds.
+    retry_ms: u32,
     /// When something was last sent, monotonic milliseconds.
     pub(super) spoke_ms: u64,
 }
@@ -102,18 +119,23 @@ pub(crate) struct EncodedBatch {
 
 impl Stream {
     /// Opens the stream: its head, and first bytes at once.
-    pub(super) fn open(
-        opening: &Opening,
-        partition: PartitionRef,
-        context: &Context,
-        front: &HttpFront,
-        io: &mut Io<'_>,
-    ) -> Self {
-        let stream =
-            Self { partition, format: opening.format, version: context.version, spoke_ms: io.now().monotonic_ms };
+    pub(super) fn open(opening: &Opening, at: Position, context: &Context, front: &HttpFront, io: &mut Io<'_>) -> Self {
+        let stream = Self {
+            partition: at.partition,
+            format: opening.format,
+            version: context.version,
+            retry_ms: front.retry_ms(),
+            spoke_ms: io.now().monotonic_ms,
+        };
         write_head(context, front, io.output());
         let mut first = Vec::new();
-        sse::retry(&mut first, front.retry_ms());
+        sse::retry(&mut first, stream.retry_ms);
+        if let Some(next) = opening.begins_at(at) {
+            // A client that is cut before its first message comes back to where it began.
+            let mut id = String::new();
+            ResumeToken::write_one(&mut id, Position { partition: at.partition, next });
+            sse::checkpoint(&mut first, &id);
+        }
         stream.say(&first, io);
         // A subscriber may be as slow as it likes: it holds a cursor and not a queue.
         io.limit_write_stall(false);
@@ -150,9 +172,13 @@ impl Stream {
     }
 
     /// Tells that reading goes on elsewhere, and makes that the place to resume.
-    pub(super) fn tell_gap(&mut self, requested: Offset, resumed: Offset, io: &mut Io<'_>) {
+    pub(super) fn tell_gap(&mut self, requested: Requested, resumed: Offset, io: &mut Io<'_>) {
         let mut id = String::new();
         ResumeToken::write_one(&mut id, Position { partition: self.partition, next: resumed });
+        let requested = match requested {
+            Requested::Offset(offset) => offset.to_string(),
+            Requested::Unreadable => "null".to_owned(),
+        };
         let data = format!(r#"{{"requested":{requested},"resumed":{resumed}}}"#);
         let mut event = Vec::new();
         sse::control(&mut event, "gap", Some(&id), data.as_bytes());
@@ -171,9 +197,9 @@ impl Stream {
 
     /// Says when to come back. The stream is cut after that, without the end of its last chunk: clients that stop at a clean
     /// end would not come back at all.
-    pub(super) fn end_shutdown(&mut self, front: &HttpFront, io: &mut Io<'_>) {
+    pub(super) fn end_shutdown(&mut self, io: &mut Io<'_>) {
         let mut retry = Vec::new();
-        sse::retry(&mut retry, front.retry_ms());
+        sse::retry(&mut retry, self.retry_ms);
         self.say(&retry, io);
     }
 

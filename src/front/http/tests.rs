@@ -12,7 +12,17 @@ fn a_broker_on_loopback_answers_its_own_names_and_pages_only() {
     for host in ["localhost:8080", "127.0.0.1", "127.8.8.8:1", "[::1]:8080", "LOCALHOST", "app.example.org"] {
         assert!(policy.admit(Some(host), None).is_ok(), "{host}");
     }
-    for host in ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8080", "[::2]", "10.0.0.1"] {
+    for host in [
+        "evil.example",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example:8080",
+        "[::2]",
+        "10.0.0.1",
+        "[::1].evil.example",
+        "[::1]evil.example",
+        "[::1",
+        "localhost:80.evil.example",
+    ] {
         assert_eq!(policy.admit(Some(host), None).unwrap_err().code, "forbidden_origin", "{host}");
     }
     for origin in ["http://localhost:3000", "https://127.0.0.1", "http://[::1]:1", "https://APP.example.org"] {

@@ -2,6 +2,7 @@
 
 use ringmain_driver::{CoreReport, Io, Request};
 use ringmain_engine::TopicStats;
+use ringmain_model::limit::ACK_WAIT_MS_DEFAULT;
 use ringmain_model::{Refusal, RefusalKind, Retention, Storage, TopicConfig, TopicName};
 use ringmain_wire::json::timestamp_text;
 use serde::{Deserialize, Serialize};
@@ -47,10 +48,8 @@ pub(super) fn read_create(body: &[u8], front: &HttpFront) -> Result<Request, Pro
     if body.partitions.is_some_and(|partitions| partitions != 1) {
         return Err(invalid("this version gives each topic one partition: leave `partitions` out"));
     }
-    if body.dead_letter.is_some() || body.ack_wait_ms.is_some() {
-        return Err(invalid(
-            "`dead_letter` and `ack_wait_ms` belong to consumer groups, which this version does not offer: leave them out",
-        ));
+    if body.dead_letter.is_some() {
+        return Err(invalid("dead-letter topics are not offered by this version: leave `dead_letter` out"));
     }
     let mut retention = Retention { max_messages: front.settings.retention_messages, ..Retention::default() };
     if let Some(wanted) = body.retention {
@@ -60,8 +59,10 @@ pub(super) fn read_create(body: &[u8], front: &HttpFront) -> Result<Request, Pro
         retention.max_messages = wanted.max_messages.unwrap_or(retention.max_messages);
         retention.max_bytes = wanted.max_bytes.unwrap_or(retention.max_bytes);
     }
-    retention.check().map_err(|message| invalid(&message))?;
-    Ok(Request::Create { name, config: TopicConfig { storage: Storage::Memory, retention } })
+    let ack_wait_ms = body.ack_wait_ms.unwrap_or(ACK_WAIT_MS_DEFAULT);
+    let config = TopicConfig { storage: Storage::Memory, retention, ack_wait_ms };
+    config.check().map_err(|message| invalid(&message))?;
+    Ok(Request::Create { name, config })
 }
 
 /// How a topic stands, as clients see it.
@@ -77,6 +78,7 @@ struct StatsBody<'a> {
     partitions: u32,
     storage: &'a str,
     retention: RetentionStats,
+    ack_wait_ms: u64,
     created_at: String,
     groups: u64,
 }
@@ -109,6 +111,7 @@ fn stats_body(stats: &TopicStats) -> StatsBody<'_> {
             max_messages: retention.max_messages,
             max_bytes: (retention.max_bytes != Retention::default().max_bytes).then_some(retention.max_bytes),
         },
+        ack_wait_ms: stats.config.ack_wait_ms,
         created_at: timestamp_text(stats.created_us),
         groups: 0,
     }

@@ -8,7 +8,7 @@ use ringmain_uring::SocketId;
 use crate::clock::Clock;
 use crate::connection::ConnectionKey;
 use crate::core::State;
-use crate::front::{Action, Answer, Delivery, End, Front, Io, Notice, Protocol, Request, StartAt};
+use crate::front::{Action, Answer, Delivery, End, Front, Io, Notice, Protocol, Request, Requested, StartAt};
 use crate::lane::{LaneLimits, connect};
 use crate::start::{DriverConfig, new_state};
 use crate::window::WindowLimits;
@@ -56,7 +56,10 @@ impl Front for Notebook {
     fn on_notice(&mut self, seen: &mut Seen, notice: Notice, _: &mut Io<'_>) {
         match notice {
             Notice::Subscribed { high_water, .. } => seen.subscribed_at = Some(high_water.offset().0),
-            Notice::Gap { requested, resumed } => seen.gaps.push((seen.offsets.len(), requested.0, resumed.0)),
+            Notice::Gap { requested: Requested::Offset(requested), resumed } => {
+                seen.gaps.push((seen.offsets.len(), requested.0, resumed.0));
+            }
+            Notice::Gap { .. } => panic!("no reader brings an unreadable token"),
             Notice::Ended(End::TopicDeleted) => seen.ended = true,
             Notice::Refused(_) => seen.refused += 1,
         }

@@ -1,0 +1,93 @@
+//! Promise: a query that cannot be understood is refused with the reason and never guessed at.
+
+use crate::broker::Broker;
+
+fn broker_with_topic() -> Broker {
+    let broker = Broker::start();
+    broker.create_topic("t");
+    broker.publish_numbers("t", 0..3);
+    broker
+}
+
+#[test]
+fn numbers_that_are_none_are_refused() {
+    let broker = broker_with_topic();
+    let bad = [
+        "",
+        "x",
+        "-1",
+        "+1",
+        "1.0",
+        "1e3",
+        "0x1",
+        "%20",
+        "1%20",
+        "1,2",
+        "18446744073709551616",
+        "%zz",
+        "%ff",
+        "٣",
+        "null",
+    ];
+    for value in bad {
+        for name in ["from_offset", "limit", "wait_ms"] {
+            let answer = broker.get(&format!("/topics/t/messages?{name}={}", value.replace('٣', "%D9%A3")));
+            let answer = answer.expect(400);
+            answer.expect_envelope_of_error();
+            let message = answer.json()["message"].as_str().unwrap().to_owned();
+            assert!(message.contains(name) || value.contains('%'), "{name}={value} is not named: {message}");
+        }
+        let answer = broker.get(&format!("/topics/t/subscribe/sse?from_offset={}", value.replace('٣', "%D9%A3")));
+        answer.expect(400).expect_envelope_of_error();
+    }
+}
+
+#[test]
+fn unknown_formats_are_refused() {
+    let broker = broker_with_topic();
+    for value in ["xml", "", "JSON", "json,ndjson", "raw"] {
+        broker.get(&format!("/topics/t/messages?format={value}")).expect(400).expect_envelope_of_error();
+    }
+}
+
+#[test]
+fn what_the_broker_does_not_know_is_passed_over() {
+    let broker = broker_with_topic();
+    for query in ["?_=1700000000", "?", "?&&", "?from_offset=0&cache=no", "?utm%5Bx%5D=%F0%9F%9A%80", "?flag", "?=1"] {
+        broker.get(&format!("/topics/t/messages{query}")).expect(200);
+        broker.get(&format!("/topics{query}")).expect(200);
+        broker.get(&format!("/health{query}")).expect(200);
+    }
+    let mut stream = broker.subscribe("t", "?_=17&from_offset=1", &[]);
+    assert_eq!(stream.message().offset, 1);
+}
+
+#[test]
+fn names_and_values_are_decoded() {
+    let broker = broker_with_topic();
+    let page = broker.get("/topics/t/messages?from%5Foffset=%31&limit=%31").expect(200).data();
+    assert_eq!((&page["messages"][0]["offset"], &page["next_offset"]), (&1.into(), &2.into()));
+}
+
+#[test]
+fn limits_out_of_range_are_refused_or_cut_but_bounded() {
+    let broker = broker_with_topic();
+    for query in ["?limit=0", "?limit=10001", "?limit=18446744073709551615", "?from_offset=18446744073709551615"] {
+        let answer = broker.get(&format!("/topics/t/messages{query}"));
+        assert!(matches!(answer.status, 200 | 400), "{query}: {answer:?}");
+    }
+    // A wait beyond the bound must not hold a connection for ever; with messages there, it holds nobody.
+    let answer = broker.get("/topics/t/messages?from_offset=0&wait_ms=18446744073709551615");
+    assert!(matches!(answer.status, 200 | 400), "{answer:?}");
+    for end in ["18446744073709551615", "9223372036854775808", "4294967296"] {
+        let mut stream = broker.subscribe("t", &format!("?from_offset={end}"), &[]);
+        assert_eq!(stream.control("gap")["resumed"], 3, "a start beyond the end starts at the end");
+    }
+}
+
+#[test]
+fn a_value_given_twice_is_not_a_fault_of_the_broker() {
+    let broker = broker_with_topic();
+    let answer = broker.get("/topics/t/messages?from_offset=0&from_offset=2");
+    assert!(matches!(answer.status, 200 | 400), "{answer:?}");
+}
