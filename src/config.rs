@@ -73,6 +73,9 @@ pub(crate) struct ServeFlags {
     /// Web origins that may use the broker, or * [environment: RINGMAIN_CORS_ORIGINS; default: loopback]
     #[arg(long, value_name = "ORIGINS")]
     pub(crate) cors_origins: Option<String>,
+    /// Offer /debug/ws-echo, which sends back what comes over WebSocket: for conformance suites
+    #[arg(long)]
+    pub(crate) ws_echo: bool,
     /// memory is the only storage of this version [environment: STORAGE_MODE]
     #[arg(long, value_name = "MODE")]
     pub(crate) storage: Option<String>,
@@ -302,6 +305,7 @@ impl Sources<'_> {
                 1..=RETENTION_MESSAGES_MAX,
                 RETENTION_MESSAGES_DEFAULT,
             )?,
+            ws_echo: flags.ws_echo,
             origins: self.origins(flags, bind)?,
         })
     }

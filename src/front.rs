@@ -25,6 +25,8 @@ pub(crate) struct FrontSettings {
     pub(crate) body_bytes_max: usize,
     /// Messages that a topic keeps unless it says otherwise.
     pub(crate) retention_messages: u64,
+    /// `/debug/ws-echo` is there.
+    pub(crate) ws_echo: bool,
     /// Which web pages may use the broker.
     pub(crate) origins: OriginPolicy,
 }

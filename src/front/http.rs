@@ -3,6 +3,8 @@
 mod dispatch;
 mod exchange;
 mod fetch;
+mod follow;
+mod groups;
 mod metrics;
 mod origin;
 mod problem;
@@ -12,7 +14,9 @@ mod respond;
 mod route;
 mod session;
 mod sse;
+mod subscribe;
 mod topics;
+mod ws;
 
 #[cfg(test)]
 mod tests;
@@ -20,7 +24,8 @@ mod tests;
 use std::sync::Arc;
 
 use ringmain_driver::{Answer, Delivery, Front, Io, Notice};
-use ringmain_model::CoreId;
+use ringmain_engine::Assignment;
+use ringmain_model::{CoreId, TopicName};
 use ringmain_wire::http::date_text;
 
 pub(crate) use self::origin::OriginPolicy;
@@ -94,7 +99,11 @@ impl Front for HttpFront {
     }
 
     fn on_batch(&mut self, session: &mut Session, delivery: Delivery<'_, EncodedBatch>, io: &mut Io<'_>) {
-        session.on_batch(self, delivery, io);
+        session.on_batch(delivery, io);
+    }
+
+    fn on_assigned(&mut self, session: &mut Session, topic: &TopicName, assignment: &Assignment, io: &mut Io<'_>) {
+        session.on_assigned(topic, assignment, io);
     }
 
     fn on_timer(&mut self, session: &mut Session, io: &mut Io<'_>) {

@@ -5,8 +5,10 @@ import net from 'node:net';
 /** Starts a proxy to a port of this machine; `t` is the test, which ends it. */
 export async function startProxy(t, targetPort) {
   const sockets = new Set();
+  const clients = new Set();
   const heads = [];
   let isRefusing = false;
+  let received = '';
   const server = net.createServer((client) => {
     if (isRefusing) {
       client.destroy();
@@ -22,6 +24,9 @@ export async function startProxy(t, targetPort) {
         target.destroy();
       });
     }
+    clients.add(client);
+    client.on('close', () => clients.delete(client));
+    target.on('data', (bytes) => (received = (received + bytes.toString('latin1')).slice(-4096)));
     client.once('data', (bytes) => heads.push(bytes.toString('latin1')));
     client.pipe(target);
     target.pipe(client);
@@ -38,6 +43,12 @@ export async function startProxy(t, targetPort) {
   return {
     port: server.address().port,
     cut,
+    /** Ends every connection in order, so that a client reads all that was sent before it sees the end. */
+    end: () => {
+      for (const client of clients) client.end();
+    },
+    /** The last bytes that went to clients. */
+    received: () => received,
     /** Whether new connections are cut at once. */
     refuse: (value) => (isRefusing = value),
     /** The first bytes of every connection so far: the heads of the requests. */

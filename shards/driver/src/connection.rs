@@ -7,6 +7,7 @@ use ringmain_uring::SocketId;
 use smallvec::SmallVec;
 
 use crate::front::Close;
+use crate::membership::MembershipKey;
 use crate::window::CursorKey;
 
 /// What the loop knows of a connection besides its session.
@@ -15,6 +16,7 @@ pub(crate) struct Link {
     pub(crate) socket: SocketId,
     pub(crate) output: Output,
     pub(crate) cursors: SmallVec<[CursorKey; 1]>,
+    pub(crate) membership: Option<MembershipKey>,
     /// When `on_timer` is wanted, and when to look at write progress again: monotonic milliseconds, `u64::MAX` for never.
     pub(crate) deadline_ms: u64,
     pub(crate) stall_ms: u64,
@@ -45,6 +47,7 @@ impl Link {
             socket,
             output: Output::default(),
             cursors: SmallVec::new(),
+            membership: None,
             deadline_ms: u64::MAX,
             stall_ms: u64::MAX,
             scheduled_ms: None,

@@ -16,6 +16,7 @@ use crate::clock::Clock;
 use crate::connection::{ConnectionKey, Connections};
 use crate::front::{Action, Front};
 use crate::lane::{Bed, LaneItem, Lanes};
+use crate::membership::{Membership, MembershipKey};
 use crate::placement::PlacementTable;
 use crate::report::CoreCounters;
 use crate::timers::Timers;
@@ -80,6 +81,9 @@ pub(crate) struct State<F: Front> {
     pub(crate) windows_by_partition: HashMap<PartitionRef, WindowKey>,
     pub(crate) windows_bytes: usize,
     pub(crate) cursors: SlotMap<CursorKey, Cursor>,
+    pub(crate) memberships: SlotMap<MembershipKey, Membership>,
+    /// Memberships with something to tell their owner.
+    pub(crate) memberships_listed: Vec<MembershipKey>,
     /// Windows with batches that their cursors have not been offered.
     pub(crate) news: Vec<WindowKey>,
     /// Windows whose subscribers the owner must be told of.
@@ -122,6 +126,7 @@ impl<F: Front> Core<F> {
             let more = self.take_events();
             self.state.take_lanes();
             self.state.fire_timers();
+            self.state.fire_shards();
             self.state.settle();
             if self.shared.shutdown.load(Ordering::Relaxed) && self.drain() {
                 return Ok(());
@@ -150,7 +155,8 @@ impl<F: Front> Core<F> {
         if state.lanes.expects_replies() && state.lanes.look(LOOKS_BEFORE_SLEEP) {
             return Some(Duration::ZERO);
         }
-        let mut until = state.timers.next_ms();
+        let shards = state.shards.iter().filter_map(Shard::next_due_ms).min();
+        let mut until = state.timers.next_ms().into_iter().chain(shards).min();
         if let Accepting::Paused { until_ms } = state.accepting {
             until = Some(until.map_or(until_ms, |earlier| earlier.min(until_ms)));
         }
@@ -245,9 +251,21 @@ impl<F: Front> State<F> {
             }
             self.serve_news();
             self.tell_interest();
+            self.tell_progress();
             self.retry_reads();
             if self.local.is_empty() && self.news.is_empty() && !self.shards.iter().any(Shard::is_dirty) {
                 break;
+            }
+        }
+    }
+
+    /// Lets shards look at what is due.
+    pub(crate) fn fire_shards(&mut self) {
+        let now_ms = self.now.monotonic_ms;
+        for index in 0..self.shards.len() {
+            if self.shards[index].next_due_ms().is_some_and(|due_ms| due_ms <= now_ms) {
+                self.shards[index].handle(self.now, ShardEvent::TimePassed, &mut self.effects);
+                self.perform(index);
             }
         }
     }

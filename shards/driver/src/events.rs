@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use ringmain_model::limit::{LINGER_BYTES_MAX, LINGER_MS_MAX, SEND_BYTES_MAX};
+use ringmain_model::limit::{LINGER_BYTES_MAX, LINGER_MS_MAX, OUTPUT_BYTES_MAX, SEND_BYTES_MAX};
 use ringmain_uring::{Event, Ring, SocketId};
 
 use crate::connection::ConnectionKey;
@@ -83,6 +83,7 @@ impl<F: Front> State<F> {
         let cursor = link.cursors.first().copied();
         if messages > 0 {
             self.count_delivered(cursor, u64::from(messages));
+            self.note_sent(key, messages);
         }
         self.give_credit(key);
         self.after_call(key);
@@ -112,6 +113,7 @@ impl<F: Front> State<F> {
     /// Ends a connection's subscriptions and its session; the socket may still be finishing.
     fn leave(&mut self, key: ConnectionKey) {
         self.unsubscribe_all(key);
+        self.leave_group(key);
         if let Some(session) = self.connections.get_mut(key).and_then(|connection| connection.session.take()) {
             self.front.on_close(session);
         }
@@ -171,8 +173,10 @@ impl<F: Front> State<F> {
         }
         let Some(connection) = self.connections.get_mut(key) else { return };
         let link = &mut connection.link;
-        if link.closing.is_none() && link.input_wanted != link.input_on && !link.input_ended {
-            link.input_on = link.input_wanted;
+        // A peer that sends and does not take what it is answered is not read from.
+        let wanted = link.input_wanted && link.output.bytes() < OUTPUT_BYTES_MAX;
+        if link.closing.is_none() && wanted != link.input_on && !link.input_ended {
+            link.input_on = wanted;
             if link.input_on {
                 ring.resume_receive(key.0);
             } else {

@@ -1,11 +1,15 @@
 //! The seam between a core's loop and the protocols that it speaks: what a front is told, and what it may ask.
 
 use bytes::Bytes;
-use ringmain_engine::{Now, Reply};
-use ringmain_model::{HighWaterMark, Message, Offset, PartitionRef, Position, Refusal, TopicConfig, TopicName};
+pub use ringmain_engine::GroupAction as GroupWish;
+use ringmain_engine::{Assignment, Nack, Now, Reply};
+use ringmain_model::{
+    GroupName, HighWaterMark, Message, Offset, PartitionRef, Position, Refusal, TopicConfig, TopicName,
+};
 use ringmain_wal::RecordBatch;
 
 use crate::connection::Link;
+use crate::membership::MemberWord;
 use crate::placement::PlacementTable;
 use crate::report::CoreReport;
 
@@ -29,6 +33,8 @@ pub trait Front: Sized + 'static {
     fn on_notice(&mut self, session: &mut Self::Session, notice: Notice, io: &mut Io<'_>);
     /// The next records of a subscription, in order, without a hole.
     fn on_batch(&mut self, session: &mut Self::Session, delivery: Delivery<'_, Self::Encoded>, io: &mut Io<'_>);
+    /// Messages that the session's group gave it.
+    fn on_assigned(&mut self, session: &mut Self::Session, topic: &TopicName, assignment: &Assignment, io: &mut Io<'_>);
     /// The deadline that was set has passed.
     fn on_timer(&mut self, session: &mut Self::Session, io: &mut Io<'_>);
     /// The broker goes down: finish what is in hand, then close.
@@ -56,6 +62,20 @@ pub enum Request {
     Stat {
         /// Its name.
         name: TopicName,
+    },
+    /// How a topic's groups stand.
+    Groups {
+        /// The topic's name.
+        topic: TopicName,
+    },
+    /// Do something with a group without being a member.
+    Group {
+        /// The topic's name.
+        topic: TopicName,
+        /// The group's name.
+        group: GroupName,
+        /// What.
+        wish: GroupWish,
     },
     /// How all cores and topics stand: one [`Answer::Report`] per core.
     Report,
@@ -115,8 +135,25 @@ pub enum Requested {
 pub enum Protocol {
     /// Server-sent events.
     Sse,
+    /// WebSocket.
+    WebSocket,
     /// A fetch that waits; it is no subscriber in the metrics.
     Fetch,
+}
+
+impl Protocol {
+    /// Its place in counts by protocol: SSE, then WebSocket. A waiting fetch is counted nowhere and shares SSE's.
+    #[must_use]
+    pub fn index(self) -> usize {
+        usize::from(self == Protocol::WebSocket)
+    }
+
+    /// Counts of this protocol alone.
+    pub(crate) fn counts(self, messages: u64) -> [u64; 2] {
+        let mut counts = [0; 2];
+        counts[self.index()] = messages;
+        counts
+    }
 }
 
 /// Why a subscription ended.
@@ -124,6 +161,46 @@ pub enum Protocol {
 pub enum End {
     /// The topic was deleted.
     TopicDeleted,
+    /// The group was deleted.
+    GroupDeleted,
+    /// The reader was too slow, and asked to be cut off then.
+    TooSlow,
+}
+
+/// What happens to a subscriber that followed and fell behind its core's window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SlowReader {
+    /// It catches up from the log.
+    #[default]
+    Lag,
+    /// It goes on at the end; what it missed is told as a gap and counted.
+    Skip,
+    /// Its subscription ends.
+    Close,
+}
+
+/// A subscription that is wanted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Subscription {
+    pub(crate) name: TopicName,
+    pub(crate) start: StartAt,
+    pub(crate) protocol: Protocol,
+    pub(crate) slow: SlowReader,
+}
+
+/// A membership that is wanted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Join {
+    /// The topic.
+    pub topic: TopicName,
+    /// The group.
+    pub group: GroupName,
+    /// Where the group starts if it is not there yet; its end when `None`.
+    pub start: Option<Offset>,
+    /// Messages that the member may hold unacknowledged.
+    pub in_flight_max: u32,
+    /// Through which protocol. An SSE member acknowledges by sending.
+    pub protocol: Protocol,
 }
 
 /// News of a subscription.
@@ -136,7 +213,30 @@ pub enum Notice {
         /// Everything below it is visible now.
         high_water: HighWaterMark,
     },
-    /// There is no such topic.
+    /// The connection is a member of its group.
+    Joined {
+        /// The partition that is read.
+        partition: PartitionRef,
+        /// The group's epoch.
+        epoch: u64,
+        /// Everything below it is visible now.
+        high_water: HighWaterMark,
+    },
+    /// The group was made to seek; acknowledgements of earlier epochs do not count.
+    Moved {
+        /// The new epoch.
+        epoch: u64,
+        /// Where it goes on.
+        next: Offset,
+    },
+    /// Retention took messages of the group before they were acknowledged.
+    Lost {
+        /// How many.
+        messages: u64,
+        /// Where the group goes on.
+        resumed: Offset,
+    },
+    /// There is no such topic, or no room.
     Refused(Refusal),
     /// Reading goes on elsewhere than was asked.
     Gap {
@@ -186,7 +286,9 @@ pub struct Io<'a> {
 #[derive(Debug)]
 pub(crate) enum Action {
     Ask { request: u64, what: Request },
-    Subscribe { name: TopicName, start: StartAt, protocol: Protocol },
+    Subscribe(Subscription),
+    Join(Join),
+    Say(MemberWord),
     Unsubscribe,
 }
 
@@ -231,8 +333,28 @@ impl Io<'_> {
     }
 
     /// Starts a subscription; notices and batches follow, never during this call.
-    pub fn subscribe(&mut self, name: TopicName, start: StartAt, protocol: Protocol) {
-        self.actions.push(Action::Subscribe { name, start, protocol });
+    pub fn subscribe(&mut self, name: TopicName, start: StartAt, protocol: Protocol, slow: SlowReader) {
+        self.actions.push(Action::Subscribe(Subscription { name, start, protocol, slow }));
+    }
+
+    /// Makes the connection a member of a group; notices and assignments follow, never during this call.
+    pub fn join(&mut self, join: Join) {
+        self.actions.push(Action::Join(join));
+    }
+
+    /// Acknowledges a message that the group gave in `epoch`.
+    pub fn ack(&mut self, epoch: u64, offset: Offset) {
+        self.actions.push(Action::Say(MemberWord::Ack { epoch, offset }));
+    }
+
+    /// Gives a message back, to go out again after `delay_ms` milliseconds.
+    pub fn nack(&mut self, epoch: u64, offset: Offset, delay_ms: u64) {
+        self.actions.push(Action::Say(MemberWord::Nack(Nack { epoch, offset, delay_ms })));
+    }
+
+    /// Changes how many messages the connection may hold unacknowledged.
+    pub fn hold_at_most(&mut self, messages: u32) {
+        self.actions.push(Action::Say(MemberWord::InFlightMax(messages)));
     }
 
     /// Ends all subscriptions of the connection.

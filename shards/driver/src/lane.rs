@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 
 use hashbrown::HashMap;
-use ringmain_engine::{Command, Origin, PlacementChange, Reply};
+use ringmain_engine::{Assignment, Command, MemberNews, Origin, PlacementChange, Reply};
 use ringmain_model::limit::{LANE_BUNDLES, LANE_PUSH_BYTES_MAX, LANE_PUSHES_MAX};
 use ringmain_model::{CoreId, HighWaterMark, PartitionRef, ShardId};
 use ringmain_uring::Waker;
@@ -23,6 +23,8 @@ pub(crate) enum LaneItem {
     Reply { to: Origin, reply: Reply },
     AskReport { origin: Origin },
     Report { to: Origin, report: Box<CoreReport> },
+    Assign { to: Origin, assignment: Assignment },
+    Tell { to: Origin, news: MemberNews },
     Push { batch: RecordBatch },
     Hole { partition: PartitionRef, high_water: HighWaterMark },
     Place { shard: ShardId, change: u64, placement: PlacementChange },

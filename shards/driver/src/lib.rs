@@ -10,6 +10,7 @@ mod core;
 mod events;
 mod front;
 mod lane;
+mod membership;
 mod perform;
 mod placement;
 mod reader;
@@ -22,7 +23,9 @@ mod window;
 #[cfg(test)]
 mod tests;
 
-pub use front::{Answer, Close, Delivery, End, Front, Io, Notice, Protocol, Request, Requested, StartAt};
+pub use front::{
+    Answer, Close, Delivery, End, Front, GroupWish, Io, Join, Notice, Protocol, Request, Requested, SlowReader, StartAt,
+};
 pub use report::{CoreCounters, CoreReport, TopicOnCore};
 pub use ringmain_uring::{Error as RingError, descriptors, processor};
 pub use start::{Broker, DriverConfig, StartError, Stopper};

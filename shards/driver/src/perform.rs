@@ -1,7 +1,8 @@
 //! Carries out what shards decided and what cores say to each other, on the core that receives it.
 
+use hashbrown::HashMap;
 use ringmain_engine::{Command, Effect, Event, Origin, Reply};
-use ringmain_model::{CoreId, ShardId};
+use ringmain_model::{CoreId, ShardId, TopicName};
 
 use crate::core::State;
 use crate::front::{Answer, Front};
@@ -17,6 +18,8 @@ impl<F: Front> State<F> {
         for effect in effects.drain(..) {
             match effect {
                 Effect::Reply { to, reply } => self.say(to.core, LaneItem::Reply { to, reply }),
+                Effect::Assign { to, assignment } => self.say(to.core, LaneItem::Assign { to, assignment }),
+                Effect::Tell { to, news } => self.say(to.core, LaneItem::Tell { to, news }),
                 Effect::Push { core, batch } if core == self.settings.own => {
                     self.local.push_back(LaneItem::Push { batch });
                 }
@@ -52,6 +55,16 @@ impl<F: Front> State<F> {
                 self.say(origin.core, LaneItem::Report { to: origin, report });
             }
             LaneItem::Report { to, report } => self.answer(to, Answer::Report(report)),
+            LaneItem::Assign { to, assignment } => {
+                if let AskerKind::Membership(membership) = AskerKind::of(to) {
+                    self.take_assignment(membership, &assignment);
+                }
+            }
+            LaneItem::Tell { to, news } => {
+                if let AskerKind::Membership(membership) = AskerKind::of(to) {
+                    self.take_news(membership, news);
+                }
+            }
             LaneItem::Push { batch } => self.take_push(batch),
             LaneItem::Hole { partition, high_water } => self.take_hole(partition, high_water),
             LaneItem::Place { shard, change, placement } => {
@@ -75,6 +88,7 @@ impl<F: Front> State<F> {
             AskerKind::Connection => self.answer(to, Answer::Reply(reply)),
             AskerKind::Cursor(cursor) => self.take_page(cursor, reply),
             AskerKind::Window(window) => self.take_interested(window, &reply),
+            AskerKind::Membership(membership) => self.take_membership_reply(membership, reply),
         }
     }
 
@@ -97,14 +111,19 @@ impl<F: Front> State<F> {
                 }
             }
         }
+        let mut members: HashMap<&TopicName, [u64; 2]> = HashMap::new();
+        for membership in self.memberships.values() {
+            members.entry(&membership.topic).or_default()[membership.protocol.index()] += 1;
+        }
         let on_core = self.placement.iter().map(|(name, placed)| {
             let window = self.windows_by_partition.get(&placed.partition()).and_then(|key| self.windows.get(*key));
-            TopicOnCore {
-                name: name.clone(),
-                delivered_sse: placed.delivered + window.map_or(0, |window| window.delivered),
-                dropped: placed.dropped + window.map_or(0, |window| window.dropped),
-                subscribers_sse: window.map_or(0, |window| u64::from(window.sse)),
+            let [mut delivered, mut subscribers] = [placed.delivered, members.get(name).copied().unwrap_or_default()];
+            for at in 0..2 {
+                delivered[at] += window.map_or(0, |window| window.delivered[at]);
+                subscribers[at] += window.map_or(0, |window| u64::from(window.subscribers[at]));
             }
+            let dropped = placed.dropped + window.map_or(0, |window| window.dropped);
+            TopicOnCore { name: name.clone(), delivered, dropped, subscribers }
         });
         let on_core = on_core.collect();
         self.counters.connections_open = self.connections.len() as u64;

@@ -10,7 +10,7 @@ pub(crate) struct Placed {
     pub(crate) incarnation: Incarnation,
     pub(crate) shard: ShardId,
     /// Messages that this core's connections took, of subscriptions that have ended; those of running ones stand in the window.
-    pub(crate) delivered: u64,
+    pub(crate) delivered: [u64; 2],
     /// Messages that readers who followed were made to miss, likewise.
     pub(crate) dropped: u64,
 }
@@ -33,7 +33,7 @@ impl PlacementTable {
     pub(crate) fn apply(&mut self, change: PlacementChange) {
         match change {
             PlacementChange::Add { name, incarnation, shard } => {
-                self.topics.insert(name, Placed { incarnation, shard, delivered: 0, dropped: 0 });
+                self.topics.insert(name, Placed { incarnation, shard, delivered: [0; 2], dropped: 0 });
             }
             PlacementChange::Remove { name, incarnation } => {
                 if self.topics.get(&name).is_some_and(|placed| placed.incarnation == incarnation) {
@@ -48,11 +48,13 @@ impl PlacementTable {
     }
 
     /// Adds to a topic's delivered and dropped messages, if it is still the same life.
-    pub(crate) fn add_counts(&mut self, name: &TopicName, incarnation: Incarnation, delivered: u64, dropped: u64) {
+    pub(crate) fn add_counts(&mut self, name: &TopicName, incarnation: Incarnation, delivered: [u64; 2], dropped: u64) {
         if let Some(placed) = self.topics.get_mut(name)
             && placed.incarnation == incarnation
         {
-            placed.delivered += delivered;
+            for (sum, messages) in placed.delivered.iter_mut().zip(delivered) {
+                *sum += messages;
+            }
             placed.dropped += dropped;
         }
     }

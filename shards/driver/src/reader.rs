@@ -2,17 +2,18 @@
 
 use ringmain_engine::{Command, Interest, PlacementChange, Reply};
 use ringmain_model::limit::{READ_BYTES_MAX, SEND_QUEUE_BYTES_MAX};
-use ringmain_model::{HighWaterMark, Offset, PartitionRef, Refusal, TopicName};
+use ringmain_model::{HighWaterMark, Offset, PartitionRef, Refusal};
 use ringmain_wal::RecordBatch;
 
 use crate::connection::ConnectionKey;
 use crate::core::State;
-use crate::front::{Delivery, End, Front, Io, Notice, Protocol, Requested, StartAt};
+use crate::front::{Delivery, End, Front, Io, Notice, Protocol, Requested, SlowReader, StartAt, Subscription};
 use crate::lane::LaneFull;
 use crate::window::{Cursor, CursorKey, CursorState, Window, WindowKey, WindowState};
 
 impl<F: Front> State<F> {
-    pub(crate) fn subscribe(&mut self, key: ConnectionKey, name: TopicName, start: StartAt, protocol: Protocol) {
+    pub(crate) fn subscribe(&mut self, key: ConnectionKey, subscription: Subscription) {
+        let Subscription { name, start, protocol, slow } = subscription;
         let Some(placed) = self.placement.find(&name) else {
             let refusal = Refusal::topic_not_found(name.as_str());
             self.call(key, |front, session, io| front.on_notice(session, Notice::Refused(refusal), io));
@@ -34,9 +35,10 @@ impl<F: Front> State<F> {
             gap_owed: None,
             in_reads_list: false,
             protocol,
+            slow,
         });
         window.cursors.push(cursor);
-        window.sse += u32::from(protocol == Protocol::Sse);
+        window.subscribers[protocol.index()] += u32::from(protocol != Protocol::Fetch);
         connection.link.cursors.push(cursor);
         self.interest_changed(window_key);
         if self.windows[window_key].state == WindowState::Live {
@@ -50,7 +52,7 @@ impl<F: Front> State<F> {
             let Some(cursor) = self.cursors.remove(cursor_key) else { continue };
             let Some(window) = self.windows.get_mut(cursor.window) else { continue };
             window.cursors.swap_remove(cursor.place);
-            window.sse -= u32::from(cursor.protocol == Protocol::Sse);
+            window.subscribers[cursor.protocol.index()] -= u32::from(cursor.protocol != Protocol::Fetch);
             if let Some(moved) = window.cursors.get(cursor.place) {
                 self.cursors[*moved].place = cursor.place;
             }
@@ -72,7 +74,7 @@ impl<F: Front> State<F> {
             let Some(window) = self.windows.get_mut(key) else { continue };
             window.in_interest_list = false;
             let wanted = !window.cursors.is_empty();
-            let interest = Interest { wanted, subscribers: window.sse };
+            let interest = Interest { wanted, subscribers: window.subscribers.iter().sum() };
             if interest == window.told {
                 if !wanted {
                     self.drop_window(key);
@@ -214,11 +216,27 @@ impl<F: Front> State<F> {
             if !connection.link.is_open() {
                 return;
             }
+            let Some(window) = self.windows.get_mut(cursor.window) else { return };
+            // It followed, and the window has left it behind: that is what counts as too slow.
+            let too_slow = cursor.state == CursorState::Following && cursor.next < window.start();
+            if too_slow && cursor.slow == SlowReader::Close {
+                let messages = window.end.since(cursor.next);
+                window.dropped += messages;
+                self.unsubscribe_all(connection_key);
+                let ended = Notice::Ended(End::TooSlow);
+                return self.call(connection_key, |front, session, io| front.on_notice(session, ended, io));
+            }
             if connection.link.output.bytes() >= SEND_QUEUE_BYTES_MAX {
                 connection.link.out_of_credit = true;
                 return;
             }
-            let Some(window) = self.windows.get_mut(cursor.window) else { return };
+            if too_slow && cursor.slow == SlowReader::Skip {
+                let (end, requested) = (window.end, Requested::Offset(cursor.next));
+                window.dropped += end.since(cursor.next);
+                cursor.next = end;
+                self.tell_gap(connection_key, requested, end);
+                continue;
+            }
             match cursor.state {
                 CursorState::Placing(_) | CursorState::Reading { .. } => return,
                 CursorState::WantsRead { .. } => return self.ask_read(key),
@@ -315,9 +333,10 @@ impl<F: Front> State<F> {
 
     /// Counts messages that a connection took.
     pub(crate) fn count_delivered(&mut self, cursor: Option<CursorKey>, messages: u64) {
-        let window = cursor.and_then(|cursor| self.cursors.get(cursor)).map(|cursor| cursor.window);
-        if let Some(window) = window.and_then(|window| self.windows.get_mut(window)) {
-            window.delivered += messages;
+        if let Some(cursor) = cursor.and_then(|cursor| self.cursors.get(cursor))
+            && let Some(window) = self.windows.get_mut(cursor.window)
+        {
+            window.delivered[cursor.protocol.index()] += messages;
         }
     }
 
@@ -328,6 +347,7 @@ impl<F: Front> State<F> {
             if let Some(key) = self.windows_by_partition.get(&partition).copied() {
                 self.end_window(key);
             }
+            self.end_memberships(partition);
         }
         self.placement.apply(change);
     }

@@ -33,12 +33,12 @@ pub struct CoreCounters {
 pub struct TopicOnCore {
     /// Its name.
     pub name: TopicName,
-    /// Messages that this core's SSE connections took.
-    pub delivered_sse: u64,
+    /// Messages that this core's connections took, by [`crate::Protocol::index`].
+    pub delivered: [u64; 2],
     /// Messages that this core's subscribers were made to miss because they were too slow.
     pub dropped: u64,
-    /// This core's SSE subscribers.
-    pub subscribers_sse: u64,
+    /// This core's subscribers and group members, likewise by protocol.
+    pub subscribers: [u64; 2],
 }
 
 /// One core's report.

@@ -8,18 +8,21 @@ use crate::connection::ConnectionKey;
 use crate::core::State;
 use crate::front::{Action, Front, Io, Request};
 use crate::lane::{LaneFull, LaneItem};
+use crate::membership::MembershipKey;
 use crate::placement::Placed;
 use crate::window::{CursorKey, WindowKey};
 
-/// The highest two bits of a request number say who on a core asked; sessions' numbers stay below.
+/// The highest three bits of a request number say who on a core asked; sessions' numbers stay below.
 const CURSOR_BIT: u64 = 1 << 63;
 const WINDOW_BIT: u64 = 1 << 62;
+pub(crate) const MEMBERSHIP_BIT: u64 = 1 << 61;
 
 /// Who on a core asked.
 pub(crate) enum AskerKind {
     Connection,
     Cursor(CursorKey),
     Window(WindowKey),
+    Membership(MembershipKey),
 }
 
 impl AskerKind {
@@ -28,6 +31,8 @@ impl AskerKind {
             AskerKind::Cursor(CursorKey::from(KeyData::from_ffi(origin.asker)))
         } else if origin.request & WINDOW_BIT != 0 {
             AskerKind::Window(WindowKey::from(KeyData::from_ffi(origin.asker)))
+        } else if origin.request & MEMBERSHIP_BIT != 0 {
+            AskerKind::Membership(MembershipKey::from(KeyData::from_ffi(origin.asker)))
         } else {
             AskerKind::Connection
         }
@@ -64,8 +69,10 @@ impl<F: Front> State<F> {
         for action in actions.drain(..) {
             match action {
                 Action::Ask { request, what } => self.ask(key, request, what),
-                Action::Subscribe { name, start, protocol } => self.subscribe(key, name, start, protocol),
+                Action::Subscribe(subscription) => self.subscribe(key, subscription),
                 Action::Unsubscribe => self.unsubscribe_all(key),
+                Action::Join(join) => self.join(key, join),
+                Action::Say(word) => self.note_progress(key, |progress| word.note(progress)),
             }
         }
         self.actions = actions;
@@ -96,6 +103,14 @@ impl<F: Front> State<F> {
             }
             Request::Fetch { name, from, bytes_max, records_max } => self.ask_owner(origin, &name, |placed| {
                 Command::Read { partition: placed.partition(), from, bytes_max, records_max, following: false }
+            }),
+            Request::Groups { topic } => {
+                self.ask_owner(origin, &topic, |placed| Command::Groups { partition: placed.partition() })
+            }
+            Request::Group { topic, group, wish } => self.ask_owner(origin, &topic, |placed| Command::Group {
+                partition: placed.partition(),
+                group,
+                action: wish,
             }),
             Request::Report => self.ask_reports(origin),
         };

@@ -288,6 +288,8 @@ pub(crate) fn new_state<F: Front>(
         windows_by_partition: HashMap::new(),
         windows_bytes: 0,
         cursors: SlotMap::with_key(),
+        memberships: SlotMap::with_key(),
+        memberships_listed: Vec::new(),
         news: Vec::new(),
         interest_changes: Vec::new(),
         reads_wanted: Vec::new(),

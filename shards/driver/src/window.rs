@@ -8,7 +8,7 @@ use ringmain_model::{Offset, PartitionRef, ShardId, TopicName};
 use ringmain_wal::RecordBatch;
 
 use crate::connection::ConnectionKey;
-use crate::front::{Protocol, Requested, StartAt};
+use crate::front::{Protocol, Requested, SlowReader, StartAt};
 
 slotmap::new_key_type! {
     /// Names a window for as long as it is there.
@@ -64,11 +64,11 @@ pub(crate) struct Window<E> {
     /// What the owner was last told.
     pub(crate) told: Interest,
     /// Messages that connections took, and that the placement table has not been told of.
-    pub(crate) delivered: u64,
+    pub(crate) delivered: [u64; 2],
     /// Messages that readers who followed were made to miss, and that the placement table has not been told of.
     pub(crate) dropped: u64,
-    /// Cursors through server-sent events: those that the metrics count.
-    pub(crate) sse: u32,
+    /// Cursors by protocol, those of fetches left out.
+    pub(crate) subscribers: [u32; 2],
     pub(crate) in_news_list: bool,
     pub(crate) in_interest_list: bool,
 }
@@ -85,9 +85,9 @@ impl<E: Default> Window<E> {
             end: Offset::default(),
             cursors: Vec::new(),
             told: Interest::default(),
-            delivered: 0,
+            delivered: [0; 2],
             dropped: 0,
-            sse: 0,
+            subscribers: [0; 2],
             in_news_list: false,
             in_interest_list: false,
         }
@@ -183,4 +183,5 @@ pub(crate) struct Cursor {
     pub(crate) gap_owed: Option<Requested>,
     pub(crate) in_reads_list: bool,
     pub(crate) protocol: Protocol,
+    pub(crate) slow: SlowReader,
 }

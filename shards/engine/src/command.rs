@@ -1,8 +1,8 @@
 //! What cores and shards say to each other: commands, replies, events, effects. Values that cross between cores.
 
 use ringmain_model::{
-    CoreId, HighWaterMark, Incarnation, LogStart, Message, Offset, PartitionRef, Refusal, ShardId, TopicConfig,
-    TopicName,
+    CoreId, GroupName, HighWaterMark, Incarnation, LogStart, Message, Offset, PartitionRef, Refusal, ShardId,
+    TopicConfig, TopicName,
 };
 use ringmain_wal::RecordBatch;
 
@@ -16,7 +16,7 @@ pub struct Now {
 }
 
 /// Who asked, so that the reply finds its way; the engine hands it back unread.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Origin {
     /// The core that asked.
     pub core: CoreId,
@@ -77,6 +77,195 @@ pub enum Command {
         /// What the core wants.
         interest: Interest,
     },
+    /// Make the asker a member of a group, which begins if there is none of that name.
+    Join {
+        /// Where.
+        partition: PartitionRef,
+        /// The group.
+        group: GroupName,
+        /// Where a group that begins starts; one that exists goes on from its own place.
+        start: GroupStart,
+        /// Messages that the member may hold unacknowledged.
+        in_flight_max: u32,
+        /// A message counts as acknowledged when it is sent.
+        acks_by_sending: bool,
+    },
+    /// The member goes; what it holds goes to the others.
+    Leave {
+        /// Where.
+        partition: PartitionRef,
+        /// The group.
+        group: GroupName,
+    },
+    /// What a member has done since it last said so.
+    Progress {
+        /// Where.
+        partition: PartitionRef,
+        /// The group.
+        group: GroupName,
+        /// What it has done.
+        progress: Progress,
+    },
+    /// Tell how a topic's groups stand.
+    Groups {
+        /// Where.
+        partition: PartitionRef,
+    },
+    /// Do something with a group, without being a member.
+    Group {
+        /// Where.
+        partition: PartitionRef,
+        /// The group.
+        group: GroupName,
+        /// What.
+        action: GroupAction,
+    },
+}
+
+/// Where a new group starts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GroupStart {
+    /// With what is published from now on.
+    Tail,
+    /// At an offset.
+    Offset(Offset),
+}
+
+/// What a member has done.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// Messages that its connection has sent, in the order in which they were assigned.
+    pub sent: u32,
+    /// What it acknowledges: the epoch in which it got each message, and its offset.
+    pub acks: Vec<(u64, Offset)>,
+    /// What it gives back.
+    pub nacks: Vec<Nack>,
+    /// How many messages it may hold from now on.
+    pub in_flight_max: Option<u32>,
+}
+
+/// A negative acknowledgement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Nack {
+    /// The epoch in which the message was got.
+    pub epoch: u64,
+    /// The message.
+    pub offset: Offset,
+    /// How long to wait before it goes out again, milliseconds.
+    pub delay_ms: u64,
+}
+
+/// What may be done with a group from outside.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum GroupAction {
+    /// Tell how it stands.
+    Stat,
+    /// End it; its members are told.
+    Delete,
+    /// Begin a new epoch.
+    Seek(SeekTo),
+    /// Give out up to `count` messages to a worker without a stream, waiting for the first.
+    Pull {
+        /// Where a group that is not there begins.
+        start: GroupStart,
+        /// Messages at most.
+        count: u32,
+        /// How long to wait, milliseconds.
+        wait_ms: u64,
+    },
+    /// Acknowledge; without an epoch, in the present one.
+    Ack {
+        /// The epoch in which the messages were got.
+        epoch: Option<u64>,
+        /// The messages.
+        offsets: Vec<Offset>,
+    },
+    /// Give back what a pull got; without an epoch, in the present one.
+    Nack {
+        /// The epoch in which the messages were got.
+        epoch: Option<u64>,
+        /// The messages.
+        offsets: Vec<Offset>,
+        /// How long to wait before they go out again, milliseconds.
+        delay_ms: u64,
+    },
+}
+
+/// Where a group is to go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SeekTo {
+    /// An offset, or the nearest that is there.
+    Offset(Offset),
+    /// The first message taken at or after that time, microseconds since the Unix epoch.
+    Time(i64),
+    /// The earliest message kept.
+    Earliest,
+    /// What is published from now on.
+    Latest,
+}
+
+/// How a group stands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GroupStats {
+    /// Its name.
+    pub name: GroupName,
+    /// How often it was made to seek.
+    pub epoch: u64,
+    /// The lowest offset that is not acknowledged.
+    pub committed: Offset,
+    /// The first offset that was never given out.
+    pub next: Offset,
+    /// High-water mark − committed.
+    pub lag: u64,
+    /// Its live members.
+    pub members: u64,
+    /// Messages given out and not acknowledged.
+    pub pending: u64,
+    /// Those of them that wait for a member.
+    pub redelivering: u64,
+    /// Messages that retention took before they were acknowledged.
+    pub lost: u64,
+}
+
+/// One message given to a member.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Assigned {
+    /// Its offset.
+    pub offset: Offset,
+    /// How often it has been given out, this time included.
+    pub attempt: u32,
+}
+
+/// Messages of one batch given to a member.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Assignment {
+    /// The group's epoch.
+    pub epoch: u64,
+    /// The batch that holds them.
+    pub batch: RecordBatch,
+    /// Which of its records, in the order in which they were given out.
+    pub records: Vec<Assigned>,
+}
+
+/// News for a member.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MemberNews {
+    /// Retention took messages before they were acknowledged.
+    Lost {
+        /// How many.
+        messages: u64,
+        /// Where the group goes on.
+        resumed: Offset,
+    },
+    /// The group was made to seek.
+    Moved {
+        /// The new epoch.
+        epoch: u64,
+        /// Where it goes on.
+        next: Offset,
+    },
+    /// The group was deleted.
+    GroupDeleted,
 }
 
 /// What a core wants of a partition.
@@ -115,6 +304,30 @@ pub enum Reply {
         /// First offset that will be pushed.
         high_water: HighWaterMark,
     },
+    /// The asker is a member.
+    Joined {
+        /// The group's epoch.
+        epoch: u64,
+        /// Everything below it is visible now.
+        high_water: HighWaterMark,
+    },
+    /// It was noted.
+    Noted,
+    /// How the groups stand, by name.
+    Groups(Vec<GroupStats>),
+    /// How the group stands.
+    Group(GroupStats),
+    /// Messages for a worker without a stream, perhaps none.
+    Pulled {
+        /// Which partition.
+        partition: PartitionRef,
+        /// The group's epoch, to acknowledge in.
+        epoch: u64,
+        /// The messages.
+        assignments: Vec<Assignment>,
+    },
+    /// That many acknowledgements were new.
+    Acknowledged(u64),
     /// Nothing was done.
     Refused(Refusal),
 }
@@ -163,6 +376,10 @@ pub struct TopicStats {
     pub subscribers: u64,
     /// When it was made, microseconds since the Unix epoch.
     pub created_us: i64,
+    /// Its groups, by name.
+    pub groups: Vec<GroupStats>,
+    /// Messages that its groups lost to retention before they were acknowledged.
+    pub lost: u64,
 }
 
 impl TopicStats {
@@ -188,6 +405,8 @@ pub enum Event {
         /// Which change.
         change: u64,
     },
+    /// Something that was to be done at a time may be due: see [`crate::Shard::next_due_ms`].
+    TimePassed,
     /// All events of this turn have been given: open batches close.
     TurnEnded,
 }
@@ -229,6 +448,20 @@ pub enum Effect {
         core: CoreId,
         /// The batch.
         batch: RecordBatch,
+    },
+    /// Give messages to a member of a group.
+    Assign {
+        /// Who joined.
+        to: Origin,
+        /// The messages.
+        assignment: Assignment,
+    },
+    /// Tell a member something.
+    Tell {
+        /// Who joined.
+        to: Origin,
+        /// The news.
+        news: MemberNews,
     },
     /// Have every core apply a change, and give [`Event::Placed`] once per core.
     Place {

@@ -3,7 +3,10 @@
 //! [`Shard::handle`] takes one [`Event`] and the time, and leaves [`Effect`]s for the driver to perform. It is synchronous and
 //! depends on nothing but its arguments, so that a simulation replays from a seed.
 
+mod acked;
 mod command;
+mod group;
+mod groups;
 mod log;
 mod publish;
 mod read;
@@ -13,6 +16,9 @@ mod topics;
 #[cfg(test)]
 mod tests;
 
-pub use command::{Command, Effect, Event, Interest, Now, Origin, Page, PlacementChange, Reply, TopicStats};
+pub use command::{
+    Assigned, Assignment, Command, Effect, Event, GroupAction, GroupStart, GroupStats, Interest, MemberNews, Nack, Now,
+    Origin, Page, PlacementChange, Progress, Reply, SeekTo, TopicStats,
+};
 pub use ringmain_wal::{Record, RecordBatch};
 pub use shard::{Shard, ShardSettings};

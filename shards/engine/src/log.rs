@@ -193,6 +193,23 @@ impl PartitionLog {
         }
     }
 
+    /// The visible batch that holds `offset`.
+    pub(crate) fn batch_at(&self, offset: Offset) -> Option<&RecordBatch> {
+        let at = self.batches.partition_point(|batch| batch.end() <= offset);
+        self.batches.get(at).filter(|batch| batch.base() <= offset)
+    }
+
+    /// The first kept offset of a record taken at `time_us` or later; the high-water mark when there is none.
+    pub(crate) fn offset_at_time(&self, time_us: i64) -> Offset {
+        let start = self.log_start.offset();
+        let records = self.batches.iter().flat_map(|batch| batch.records_from(start));
+        records
+            .filter(|record| record.time_us >= time_us)
+            .map(|record| record.offset)
+            .next()
+            .unwrap_or(self.high_water.offset())
+    }
+
     /// Visible batches from `from` on, within the bounds, at least one when there is one.
     pub(crate) fn read(&self, from: Offset, bytes_max: usize, records_max: u64) -> Vec<RecordBatch> {
         let first = self.batches.partition_point(|batch| batch.end() <= from);

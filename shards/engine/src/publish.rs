@@ -53,6 +53,10 @@ impl Shard {
         let Some(topic) = self.topics.get_mut(&partition.incarnation) else { return };
         let Some((batch, waiting)) = topic.log.close_batch(&mut self.bytes) else { return };
         topic.log.retain(&topic.config.retention, &mut self.bytes);
+        topic.evict_from_groups(effects);
+        for group in topic.groups.values_mut() {
+            group.list(partition.incarnation, &mut self.listed_groups);
+        }
         let replies = waiting.into_iter().map(|publish| Effect::Reply {
             to: publish.origin,
             reply: Reply::Published { offset: publish.offset, time_us: publish.time_us },

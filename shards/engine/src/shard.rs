@@ -1,10 +1,13 @@
 //! One shard's state and the single entrance to it, on the core that owns it.
 
+use std::collections::BTreeSet;
+
 use hashbrown::HashMap;
 use ringmain_model::limit::SHARD_MEMORY_BYTES_DEFAULT;
-use ringmain_model::{Incarnation, Offset, PartitionRef, ShardId, TopicName};
+use ringmain_model::{GroupName, Incarnation, Offset, PartitionRef, ShardId, TopicName};
 
 use crate::command::{Command, Effect, Event, Now, Origin};
+use crate::group::Joining;
 use crate::log::ShardBytes;
 use crate::topics::{Announcement, Topic};
 
@@ -33,6 +36,10 @@ pub struct Shard {
     /// Partitions with an open batch, in the order in which they opened it.
     pub(crate) dirty: Vec<PartitionRef>,
     pub(crate) bytes: ShardBytes,
+    /// Groups that may have something to give out, in the order in which they got it.
+    pub(crate) listed_groups: Vec<(Incarnation, GroupName)>,
+    /// Groups by the time at which to look at them; at most one entry each.
+    pub(crate) due_groups: BTreeSet<(u64, Incarnation, GroupName)>,
     /// Placement changes that some core has not applied yet.
     pub(crate) announcements: HashMap<u64, Announcement>,
     pub(crate) next_change: u64,
@@ -49,6 +56,8 @@ impl Shard {
             names: HashMap::new(),
             dirty: Vec::new(),
             bytes: ShardBytes::default(),
+            listed_groups: Vec::new(),
+            due_groups: BTreeSet::new(),
             announcements: HashMap::new(),
             next_change: 0,
         }
@@ -60,10 +69,16 @@ impl Shard {
         self.id
     }
 
-    /// Whether publishes wait for the end of the turn.
+    /// Whether something waits for the end of the turn.
     #[must_use]
     pub fn is_dirty(&self) -> bool {
-        !self.dirty.is_empty()
+        !self.dirty.is_empty() || !self.listed_groups.is_empty()
+    }
+
+    /// When [`Event::TimePassed`] is wanted, monotonic milliseconds.
+    #[must_use]
+    pub fn next_due_ms(&self) -> Option<u64> {
+        self.due_groups.first().map(|(due_ms, ..)| *due_ms)
     }
 
     /// The log end of a topic that this shard owns: the offset that its next record gets.
@@ -77,7 +92,11 @@ impl Shard {
         match event {
             Event::Asked { origin, command } => self.asked(now, origin, command, effects),
             Event::Placed { change } => self.placed(change, effects),
-            Event::TurnEnded => self.close_batches(effects),
+            Event::TimePassed => self.list_due_groups(now),
+            Event::TurnEnded => {
+                self.close_batches(effects);
+                self.serve_groups(now, effects);
+            }
         }
     }
 
@@ -97,6 +116,29 @@ impl Shard {
             Command::Interest { partition, interest } => {
                 let reply = self.interest(origin.core, partition, interest, effects);
                 effects.push(Effect::Reply { to: origin, reply });
+            }
+            Command::Join { partition, group, start, in_flight_max, acks_by_sending } => {
+                // What this turn admitted becomes visible first, so that the tail is where the answer says.
+                self.close_batch(partition, effects);
+                let joining = Joining { origin, in_flight_max, acks_by_sending };
+                let reply = self.join(partition, group, start, joining);
+                effects.push(Effect::Reply { to: origin, reply });
+            }
+            Command::Leave { partition, group } => {
+                let reply = self.leave(origin, partition, &group);
+                effects.push(Effect::Reply { to: origin, reply });
+            }
+            Command::Progress { partition, group, progress } => {
+                let reply = self.progress(now, origin, partition, &group, progress);
+                effects.push(Effect::Reply { to: origin, reply });
+            }
+            Command::Groups { partition } => {
+                let reply = self.list_groups(partition);
+                effects.push(Effect::Reply { to: origin, reply });
+            }
+            Command::Group { partition, group, action } => {
+                let reply = self.group_action(now, origin, partition, group, action, effects);
+                effects.extend(reply.map(|reply| Effect::Reply { to: origin, reply }));
             }
         }
     }

@@ -6,6 +6,8 @@
     reason = "tests fail by panicking"
 )]
 
+mod groups;
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
@@ -88,7 +90,7 @@ impl Bench {
                     *next = batch.end().0;
                     check_batch(&batch, &self.published);
                 }
-                Effect::Place { .. } => panic!("no placement change was asked for"),
+                other => panic!("nothing asked for {other:?}"),
             }
         }
         replies

@@ -1,9 +1,11 @@
 //! Topics come, are told of, and go; every core hears of it before the asker does. On the core that owns the shard.
 
+use hashbrown::HashMap;
 use ringmain_model::limit::TOPICS_PER_SHARD_MAX;
-use ringmain_model::{Incarnation, PartitionRef, Refusal, RefusalKind, TopicConfig, TopicName};
+use ringmain_model::{GroupName, Incarnation, PartitionRef, Refusal, RefusalKind, TopicConfig, TopicName};
 
-use crate::command::{Effect, Now, Origin, PlacementChange, Reply, TopicStats};
+use crate::command::{Effect, GroupStats, Now, Origin, PlacementChange, Reply, TopicStats};
+use crate::group::Group;
 use crate::log::PartitionLog;
 use crate::shard::Shard;
 
@@ -14,6 +16,19 @@ pub(crate) struct Topic {
     pub(crate) config: TopicConfig,
     pub(crate) created_us: i64,
     pub(crate) log: PartitionLog,
+    pub(crate) groups: HashMap<GroupName, Group>,
+    /// Messages that its groups lost to retention, deleted groups included.
+    pub(crate) lost: u64,
+}
+
+impl Topic {
+    /// How its groups stand, by name.
+    pub(crate) fn group_stats(&self) -> Vec<GroupStats> {
+        let high_water = self.log.high_water().offset();
+        let mut stats: Vec<_> = self.groups.values().map(|group| group.stats(high_water)).collect();
+        stats.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        stats
+    }
 }
 
 /// A placement change on its way to the cores, and whom to answer once all have applied it.
@@ -55,7 +70,10 @@ impl Shard {
         }
         let log = PartitionLog::new(PartitionRef { incarnation, partition: 0 });
         self.names.insert(name.clone(), incarnation);
-        self.topics.insert(incarnation, Topic { name: name.clone(), config, created_us: now.unix_us, log });
+        self.topics.insert(
+            incarnation,
+            Topic { name: name.clone(), config, created_us: now.unix_us, log, groups: HashMap::new(), lost: 0 },
+        );
         if let Some(stats) = self.stats_of(incarnation) {
             let placement = PlacementChange::Add { name, incarnation, shard: self.id };
             self.announce(origin, placement, Reply::Created(stats), effects);
@@ -69,8 +87,12 @@ impl Shard {
         };
         // What was admitted before the delete is answered as stored: it was, for a moment.
         self.close_batch(PartitionRef { incarnation, partition: 0 }, effects);
-        if let Some(topic) = self.topics.remove(&incarnation) {
+        if let Some(mut topic) = self.topics.remove(&incarnation) {
             topic.log.forget(&mut self.bytes);
+            self.due_groups.retain(|(_, of, _)| *of != incarnation);
+            for to in topic.groups.values_mut().flat_map(Group::take_pulls) {
+                effects.push(Effect::Reply { to, reply: Reply::Refused(deleted_meanwhile()) });
+            }
         }
         let placement = PlacementChange::Remove { name: name.clone(), incarnation };
         self.announce(origin, placement, Reply::Deleted, effects);
@@ -113,8 +135,11 @@ impl Shard {
             log_start: topic.log.log_start(),
             high_water: topic.log.high_water(),
             bytes: topic.log.kept_bytes(),
-            subscribers: topic.log.subscribers(),
+            subscribers: topic.log.subscribers()
+                + topic.groups.values().map(|group| group.member_count() as u64).sum::<u64>(),
             created_us: topic.created_us,
+            groups: topic.group_stats(),
+            lost: topic.lost,
         })
     }
 }

@@ -1,6 +1,9 @@
 //! What a topic is told when it is made; plain values for any core.
 
-use crate::limit::{ACK_WAIT_MS_DEFAULT, ACK_WAIT_MS_MAX, ACK_WAIT_MS_MIN, RETENTION_BYTES_MAX, RETENTION_MESSAGES_DEFAULT, RETENTION_MESSAGES_MAX};
+use crate::limit::{
+    ACK_WAIT_MS_DEFAULT, ACK_WAIT_MS_MAX, ACK_WAIT_MS_MIN, RETENTION_BYTES_MAX, RETENTION_MESSAGES_DEFAULT,
+    RETENTION_MESSAGES_MAX,
+};
 
 /// Where a topic's records live.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

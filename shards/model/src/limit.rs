@@ -107,6 +107,12 @@ pub const FETCH_WAIT_MS_MAX: u64 = 60_000;
 /// Bytes that wait for a connection before its cursor stops: a subscriber's credit.
 pub const SEND_QUEUE_BYTES_MAX: usize = 256 << 10;
 
+/// Bytes that wait for a connection's peer before it is read from no more. One answer may go beyond it.
+pub const OUTPUT_BYTES_MAX: usize = 1 << 20;
+
+/// Requests of one WebSocket connection that wait for their answers. Answer: reading stops.
+pub const SOCKET_REQUESTS_MAX: usize = 128;
+
 /// Bytes of one gathered send.
 pub const SEND_BYTES_MAX: usize = 256 << 10;
 

@@ -1,4 +1,4 @@
-//! How many descriptors the process may open. Called once at the start of the process.
+//! How many descriptors the process may open. Called once by the main thread.
 
 use std::io;
 

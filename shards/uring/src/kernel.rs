@@ -1,4 +1,4 @@
-//! Finds out why the kernel refuses a ring. Runs at the start of each loop.
+//! Finds out why the kernel refuses a ring. Runs on each core when its loop starts.
 
 use std::io;
 

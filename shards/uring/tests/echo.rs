@@ -11,12 +11,12 @@ mod stage;
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{Ipv6Addr, Shutdown};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use ringmain_uring::{Ring, listen};
 
-use stage::{Stage, connect, listener, small};
+use stage::{PATIENCE, Stage, connect, listener, small};
 
 #[test]
 fn what_is_sent_comes_back() {
@@ -140,4 +140,19 @@ fn a_turn_without_events_ends_in_time() {
     ring.turn(Some(Duration::ZERO)).unwrap();
     ring.turn(Some(Duration::from_millis(1))).unwrap();
     assert!(ring.next_event().is_none());
+}
+
+#[test]
+fn looking_without_waiting_is_enough() {
+    let mut stage = Stage::new(&small());
+    let (mut peer, socket) = stage.pair();
+    // The receive must be waiting before the bytes come, or they are found while it is handed over.
+    stage.turn(Duration::ZERO);
+    peer.write_all(b"look").unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    while stage.seen.is_empty() {
+        assert!(Instant::now() < deadline, "the bytes are never seen");
+        stage.turn(Duration::ZERO);
+    }
+    assert_eq!(stage.receive(socket, 4), b"look");
 }

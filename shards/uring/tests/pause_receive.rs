@@ -87,3 +87,19 @@ fn a_paused_socket_slows_its_peer_down() {
     stage.ring.resume_receive(socket);
     assert!(stage.receive(socket, written.len()) == written);
 }
+
+#[test]
+fn resuming_while_the_pause_is_under_way_is_not_forgotten() {
+    let mut stage = Stage::new(&small());
+    let (mut peer, socket) = stage.pair();
+    for round in 0..50 {
+        stage.ring.pause_receive(socket);
+        stage.ring.resume_receive(socket);
+        // In some rounds the end of the old receive is seen before the bytes come, in others with them.
+        if round % 2 == 0 {
+            stage.turn(Duration::from_millis(1));
+        }
+        peer.write_all(b"heard").unwrap();
+        assert_eq!(stage.receive(socket, 5), b"heard");
+    }
+}

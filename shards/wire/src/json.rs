@@ -9,7 +9,7 @@ mod message;
 mod publish;
 
 pub use decode::{MessageOwned, decode_message};
-pub use message::{Message, encode_message, timestamp_text, write_timestamp};
+pub use message::{Message, encode_message, timestamp_text, timestamp_us, write_timestamp};
 pub use publish::{PublishBody, decode_publish};
 
 /// Headers of one message that a decoder takes at most, so that a body of many empty ones cannot cost many times its size

@@ -9,8 +9,10 @@
 //! |---|---|---|
 //! | [`http`] | HTTP/1.0 and 1.1 heads, bodies and targets | RFC 9110, 9112, 3986 |
 //! | [`sse`] | Server-Sent Events | WHATWG HTML, section 9.2 |
+//! | [`ws`] | WebSocket handshakes and frames | RFC 6455 |
 //! | [`json`] | bodies of the HTTP face: a publish, a message | ours; see each function |
 
 pub mod http;
 pub mod json;
 pub mod sse;
+pub mod ws;

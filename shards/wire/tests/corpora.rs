@@ -45,3 +45,8 @@ fn publish_json() {
 fn sse_decode() {
     run("sse_decode", checks::sse_decode);
 }
+
+#[test]
+fn ws_frames() {
+    run("ws_frames", checks::ws_frames);
+}

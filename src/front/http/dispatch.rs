@@ -2,21 +2,25 @@
 
 use std::borrow::Cow;
 
-use ringmain_driver::{Answer, CoreReport, Delivery, End, Io, Notice, Protocol, Request, StartAt};
+use ringmain_driver::{Answer, CoreReport, Io, Protocol, Request, SlowReader, StartAt};
 use ringmain_engine::Reply;
-use ringmain_model::{Position, Refusal};
+use ringmain_model::{Refusal, TopicName};
 use ringmain_wire::http::{RequestHead, Target};
+use ringmain_wire::ws::check_upgrade;
 
 use super::HttpFront;
 use super::exchange::{Company, Task, Waiting};
 use super::fetch::Fetch;
+use super::groups::{GroupTask, GroupVerb};
 use super::problem::Problem;
 use super::publish::{Ack, PublishTask};
 use super::respond::{Context, Response};
 use super::route::{Place, Verb};
 use super::session::Session;
-use super::sse::{EncodedBatch, Opening, Stream, write_head};
+use super::sse::write_head;
+use super::subscribe::{Face, Opening};
 use super::topics::read_create;
+use super::ws::{EXTENDED, Socket, write_switch};
 
 /// What scripts of other origins may send.
 const CORS_METHODS: &str = "GET, HEAD, POST, PATCH, DELETE, OPTIONS";
@@ -43,13 +47,21 @@ impl HttpFront {
             (Place::Topic(name), _) => Ok(Task::Stat(name)),
             (Place::Publish(topic), _) => Ok(Task::Publish(PublishTask::read(topic, head, &target, io)?)),
             (Place::Messages(topic), _) => Ok(Task::Fetch(Box::new(Fetch::read(topic, &target)?))),
-            (Place::Sse(topic), _) => {
-                let opening = Opening::read(topic, head, &target)?;
-                if !io.has_topic(&opening.topic) {
-                    return Err(Refusal::topic_not_found(opening.topic.as_str()).into());
-                }
-                Ok(Task::Sse(Box::new(opening)))
+            (Place::Sse(topic), _) => plan_stream(topic, Face::Sse, head, &target, io),
+            (Place::WebSocket(topic), _) => {
+                let (accept, protocol) = check_upgrade(head, &[EXTENDED])?;
+                plan_stream(topic, Face::WebSocket { accept, protocol }, head, &target, io)
             }
+            (Place::Echo, _) if self.settings.ws_echo => Ok(Task::Echo(check_upgrade(head, &[])?.0)),
+            (Place::Echo, _) => {
+                Err(Problem::new(404, "not_found", "start the broker with --ws-echo to have this path"))
+            }
+            (Place::Groups(topic), _) => Ok(Task::Groups(topic)),
+            (Place::Group(topic, group), verb) => {
+                let verb = if verb == Verb::Delete { GroupVerb::Delete } else { GroupVerb::Stat };
+                Ok(Task::Group(GroupTask { topic, group, verb }))
+            }
+            (Place::GroupVerb(topic, group, verb), _) => Ok(Task::Group(GroupTask { topic, group, verb })),
             (Place::Health, _) => Ok(Task::Health),
             (Place::Ready, _) => Ok(Task::Ready),
             (Place::Metrics, _) => Ok(Task::Metrics),
@@ -107,11 +119,26 @@ impl Session {
                 let request = fetch.request();
                 self.ask(context, company, Waiting::Page(fetch), request, io);
             }
-            Task::Sse(_) if context.head_only => self.answer_now(context, io, |context, out| {
+            Task::Groups(topic) => {
+                self.ask(context, company, Waiting::Groups(topic.clone()), Request::Groups { topic }, io);
+            }
+            Task::Group(task) => {
+                let topic = task.topic.clone();
+                match task.finish(&body) {
+                    Ok(request) => self.ask(context, company, Waiting::Group(topic), request, io),
+                    Err(problem) => self.refuse(front, context, &problem, io),
+                }
+            }
+            Task::Echo(accept) => {
+                write_switch(&context, front, &accept, None, io.output());
+                let socket = Socket::echo(front, io);
+                self.become_socket(front, socket, io);
+            }
+            Task::Subscribe(_) if context.head_only => self.answer_now(context, io, |context, out| {
                 write_head(context, front, out);
             }),
-            Task::Sse(opening) => {
-                io.subscribe(opening.topic.clone(), opening.start, Protocol::Sse);
+            Task::Subscribe(opening) => {
+                opening.ask(io);
                 self.exchanges.push(context, company, Waiting::Subscribed(opening));
             }
         }
@@ -127,7 +154,7 @@ impl Session {
         self.write_answer(number, io, write);
     }
 
-    fn write_answer(&mut self, number: u64, io: &mut Io<'_>, write: impl FnOnce(&Context, &mut Vec<u8>)) {
+    pub(super) fn write_answer(&mut self, number: u64, io: &mut Io<'_>, write: impl FnOnce(&Context, &mut Vec<u8>)) {
         if self.draining && self.exchanges.len() == 1 && self.has_nothing_in_hand() {
             // The last answer of a broker that goes down says so.
             self.exchanges.close_after(number);
@@ -174,6 +201,9 @@ impl Session {
     }
 
     pub(super) fn on_answer(&mut self, front: &mut HttpFront, number: u64, answer: Answer, io: &mut Io<'_>) {
+        if let Some(socket) = self.socket() {
+            return socket.on_answer(number, answer, io);
+        }
         // The answer to a publish that nobody watches finds its request gone, or waiting for nothing.
         let Some(exchange) = self.exchanges.get_mut(number) else { return };
         match answer {
@@ -199,6 +229,10 @@ impl Session {
                     self.write_answer(number, io, |context, out| front.write_deleted(context, out));
                 }
                 (Waiting::Page(fetch), Reply::Page(page)) => self.on_page(front, number, fetch, page, io),
+                (Waiting::Groups(topic), Reply::Groups(groups)) => {
+                    self.write_answer(number, io, |context, out| front.write_groups(context, out, &topic, &groups));
+                }
+                (Waiting::Group(topic), reply) => self.on_group_reply(front, number, &topic, reply, io),
                 (waiting, reply) => {
                     debug_assert!(false, "{waiting:?} was answered with {reply:?}");
                 }
@@ -206,6 +240,17 @@ impl Session {
         }
         self.resume(front, io);
         self.close_if_drained(io);
+    }
+
+    fn on_group_reply(&mut self, front: &mut HttpFront, number: u64, topic: &TopicName, reply: Reply, io: &mut Io<'_>) {
+        self.write_answer(number, io, |context, out| match reply {
+            Reply::Group(stats) => front.write_group(context, out, topic, &stats),
+            Reply::Acknowledged(count) => front.write_acknowledged(context, out, count),
+            Reply::Pulled { partition, epoch, assignments } => {
+                front.write_pulled(context, out, topic, partition, epoch, &assignments);
+            }
+            _ => front.write_deleted(context, out),
+        });
     }
 
     fn on_report(&mut self, front: &mut HttpFront, number: u64, report: CoreReport, io: &mut Io<'_>) {
@@ -240,7 +285,7 @@ impl Session {
         io: &mut Io<'_>,
     ) {
         if !self.draining && fetch.waits_for_more(&page, io.now().monotonic_ms) {
-            io.subscribe(fetch.topic.clone(), StartAt::Offset(page.from), Protocol::Fetch);
+            io.subscribe(fetch.topic.clone(), StartAt::Offset(page.from), Protocol::Fetch, SlowReader::Lag);
             fetch.listening = true;
             fetch.empty_page = Some(page);
             if let Some(exchange) = self.exchanges.get_mut(number) {
@@ -264,7 +309,7 @@ impl Session {
     }
 
     /// Something new stands in the topic that a fetch waits for: it reads again.
-    fn wake_fetch(&mut self, io: &mut Io<'_>) {
+    pub(super) fn wake_fetch(&mut self, io: &mut Io<'_>) {
         let Some((number, exchange)) = self.exchanges.oldest() else { return };
         let Waiting::Page(fetch) = &mut exchange.waiting else { return };
         if std::mem::replace(&mut fetch.listening, false) {
@@ -273,74 +318,18 @@ impl Session {
             io.ask(number, fetch.request());
         }
     }
-
-    pub(super) fn on_batch(&mut self, _: &HttpFront, delivery: Delivery<'_, EncodedBatch>, io: &mut Io<'_>) {
-        match self.stream() {
-            Some(stream) => stream.deliver(delivery, io),
-            None => self.wake_fetch(io),
-        }
-    }
-
-    pub(super) fn on_notice(&mut self, front: &mut HttpFront, notice: Notice, io: &mut Io<'_>) {
-        if let Some(stream) = self.stream() {
-            match notice {
-                Notice::Gap { requested, resumed } => stream.tell_gap(requested, resumed, io),
-                Notice::Ended(End::TopicDeleted) => {
-                    stream.end_deleted(io);
-                    self.finish(io);
-                }
-                Notice::Subscribed { .. } | Notice::Refused(_) => {}
-            }
-            return;
-        }
-        let Some((number, exchange)) = self.exchanges.oldest() else { return };
-        match (&exchange.waiting, notice) {
-            (Waiting::Subscribed(_), Notice::Subscribed { partition, high_water }) => {
-                if let Some(exchange) = self.exchanges.take_oldest()
-                    && let Waiting::Subscribed(opening) = exchange.waiting
-                {
-                    let at = Position { partition, next: high_water.offset() };
-                    self.open_stream(front, &exchange.context, &opening, at, io);
-                }
-            }
-            (Waiting::Page(_), Notice::Gap { .. }) => self.wake_fetch(io),
-            (Waiting::Page(_), Notice::Subscribed { .. }) => {}
-            (waiting @ (Waiting::Subscribed(_) | Waiting::Page(_)), notice) => {
-                let problem = ended_problem(notice, waiting);
-                self.write_answer(number, io, |context, out| context.write_problem(out, &front.date, &problem));
-                self.resume(front, io);
-            }
-            _ => {}
-        }
-    }
-
-    fn open_stream(
-        &mut self,
-        front: &mut HttpFront,
-        context: &Context,
-        opening: &Opening,
-        at: Position,
-        io: &mut Io<'_>,
-    ) {
-        let mut stream = Stream::open(opening, at, context, front, io);
-        if self.draining {
-            stream.end_shutdown(io);
-            io.close(ringmain_driver::Close::Flush);
-        }
-        self.become_stream(stream);
-        self.resume(front, io);
-    }
 }
 
-/// What a request is told whose topic is not there any more.
-fn ended_problem(notice: Notice, waiting: &Waiting) -> Problem {
-    let topic = match waiting {
-        Waiting::Subscribed(opening) => opening.topic.as_str(),
-        Waiting::Page(fetch) => fetch.topic.as_str(),
-        _ => "",
-    };
-    match notice {
-        Notice::Refused(refusal) => refusal.into(),
-        _ => Refusal::topic_not_found(topic).into(),
+/// A stream of a topic that this core knows; a topic that is not there is told before any handshake.
+fn plan_stream(
+    topic: TopicName,
+    face: Face,
+    head: &RequestHead<'_>,
+    target: &Target<'_>,
+    io: &Io<'_>,
+) -> Result<Task, Problem> {
+    if !io.has_topic(&topic) {
+        return Err(Refusal::topic_not_found(topic.as_str()).into());
     }
+    Ok(Task::Subscribe(Box::new(Opening::read(topic, face, head, target)?)))
 }

@@ -7,16 +7,20 @@ use ringmain_model::TopicName;
 
 use super::HttpFront;
 use super::fetch::Fetch;
+use super::groups::GroupTask;
 use super::problem::Problem;
 use super::publish::PublishTask;
 use super::respond::{Context, Response};
-use super::sse::Opening;
+use super::subscribe::Opening;
 
 /// What a request wants done once its body is there.
 #[derive(Debug)]
 pub(super) enum Task {
     Refuse(Problem),
-    Options { allow: &'static str, preflight: bool },
+    Options {
+        allow: &'static str,
+        preflight: bool,
+    },
     Health,
     Ready,
     Create,
@@ -26,7 +30,11 @@ pub(super) enum Task {
     Metrics,
     Publish(PublishTask),
     Fetch(Box<Fetch>),
-    Sse(Box<Opening>),
+    Subscribe(Box<Opening>),
+    /// The value of `Sec-WebSocket-Accept`.
+    Echo(String),
+    Groups(TopicName),
+    Group(GroupTask),
 }
 
 /// Which requests of one connection may run at the same time (RFC 9112, section 9.3.2).
@@ -48,10 +56,11 @@ impl Task {
         match self {
             Task::Refuse(_) | Task::Options { .. } | Task::Health | Task::Ready => Company::Any,
             Task::Publish(_) => Company::Publishes,
-            Task::Stat(_) | Task::List | Task::Metrics => Company::Readers,
+            Task::Stat(_) | Task::List | Task::Metrics | Task::Groups(_) => Company::Readers,
             Task::Fetch(fetch) if fetch.wait_ms == 0 => Company::Readers,
             // A fetch that waits reads from its topic for a while, and a stream for ever.
-            Task::Fetch(_) | Task::Sse(_) | Task::Create | Task::Delete(_) => Company::None,
+            Task::Fetch(_) | Task::Subscribe(_) | Task::Echo(_) => Company::None,
+            Task::Create | Task::Delete(_) | Task::Group(_) => Company::None,
         }
     }
 }
@@ -70,6 +79,8 @@ pub(super) enum Waiting {
     Published(TopicName),
     Page(Box<Fetch>),
     Subscribed(Box<Opening>),
+    Groups(TopicName),
+    Group(TopicName),
 }
 
 /// One request and what became of it.

@@ -78,7 +78,13 @@ impl Fetch {
 }
 
 /// Puts a record into JSON as all faces send it.
-pub(super) fn encode_record(out: &mut Vec<u8>, partition: PartitionRef, topic: &TopicName, record: &Record<'_>) {
+pub(super) fn encode_record(
+    out: &mut Vec<u8>,
+    partition: PartitionRef,
+    topic: &TopicName,
+    record: &Record<'_>,
+    attempt: Option<u32>,
+) {
     let id = format!("{partition}-{}", record.offset);
     // A header's name came as text.
     let headers: SmallVec<[(&str, &[u8]); 8]> =
@@ -92,7 +98,7 @@ pub(super) fn encode_record(out: &mut Vec<u8>, partition: PartitionRef, topic: &
         partition: None,
         key: record.key,
         headers: &headers,
-        attempt: None,
+        attempt,
     };
     encode_message(out, &message);
 }
@@ -154,10 +160,10 @@ fn write_records(body: &mut Vec<u8>, fetch: &Fetch, page: &Page) -> (u64, u64) {
                 if count > 0 {
                     body.push(b',');
                 }
-                encode_record(body, page.partition, &fetch.topic, &record);
+                encode_record(body, page.partition, &fetch.topic, &record, None);
             }
             PageFormat::JsonLines => {
-                encode_record(body, page.partition, &fetch.topic, &record);
+                encode_record(body, page.partition, &fetch.topic, &record, None);
                 body.push(b'\n');
             }
             PageFormat::Batch => {

@@ -55,16 +55,28 @@ fn add_topics(registry: &Registry, reports: &[CoreReport]) -> prometheus::Result
     let subscribers =
         gauge(registry, "streamq_active_subscribers", "Current live connections.", &["topic", "protocol"])?;
     let retained = gauge(registry, "streamq_topic_message_count", "Retained messages per topic.", &["topic"])?;
+    let lag = gauge(
+        registry,
+        "streamq_consumer_group_lag",
+        "Messages a group is behind: high-water mark less committed offset.",
+        &["topic", "group"],
+    )?;
     for stats in reports.iter().flat_map(|report| &report.topics) {
         let topic = stats.name.as_str();
         published.with_label_values(&[topic]).inc_by(stats.high_water.offset().0);
         retained.with_label_values(&[topic]).set(to_gauge(stats.message_count()));
+        dropped.with_label_values(&[topic]).inc_by(stats.lost);
+        for group in &stats.groups {
+            lag.with_label_values(&[topic, group.name.as_str()]).set(to_gauge(group.lag));
+        }
     }
     for on_core in reports.iter().flat_map(|report| &report.on_core) {
         dropped.with_label_values(&[on_core.name.as_str()]).inc_by(on_core.dropped);
-        let labels = [on_core.name.as_str(), "sse"];
-        delivered.with_label_values(&labels).inc_by(on_core.delivered_sse);
-        subscribers.with_label_values(&labels).add(to_gauge(on_core.subscribers_sse));
+        for (at, protocol) in ["sse", "ws"].into_iter().enumerate() {
+            let labels = [on_core.name.as_str(), protocol];
+            delivered.with_label_values(&labels).inc_by(on_core.delivered[at]);
+            subscribers.with_label_values(&labels).add(to_gauge(on_core.subscribers[at]));
+        }
     }
     Ok(())
 }

@@ -15,6 +15,9 @@ pub(crate) struct Problem {
     pub(crate) allow: Option<&'static str>,
 }
 
+/// The code of refused requests to speak WebSocket: their answer says what would be taken.
+pub(super) const UPGRADE_STATUS: u16 = 426;
+
 impl Problem {
     pub(crate) fn new(status: u16, code: &'static str, message: impl Into<String>) -> Self {
         Self { status, code, message: message.into(), retry_after: None, allow: None }

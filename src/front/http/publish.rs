@@ -93,24 +93,30 @@ impl PublishTask {
 
     /// Makes the request for the broker.
     pub(super) fn finish(self, body: Cow<'_, [u8]>, front: &HttpFront) -> Result<Request, Problem> {
+        let bytes_max = front.settings.message_bytes_max;
         let message = match self.form {
             Form::Raw => Message { payload: to_bytes(body), key: self.key, headers: self.headers },
-            Form::Json => {
-                let decoded = decode_publish(&body)?;
-                if decoded.id.is_some() {
-                    return Err(no_idempotency());
-                }
-                let text = |(name, value): (String, String)| (Bytes::from(name), Bytes::from(value));
-                Message {
-                    payload: Bytes::from(decoded.payload),
-                    key: decoded.key.map(Bytes::from),
-                    headers: decoded.headers.into_iter().map(text).collect(),
-                }
-            }
+            Form::Json => message_of_json(&body, bytes_max)?,
         };
-        check(&message, front.settings.message_bytes_max)?;
+        check(&message, bytes_max)?;
         Ok(Request::Publish { name: self.topic, message })
     }
+}
+
+/// The message of a JSON body.
+pub(super) fn message_of_json(body: &[u8], bytes_max: usize) -> Result<Message, Problem> {
+    let decoded = decode_publish(body)?;
+    if decoded.id.is_some() {
+        return Err(no_idempotency());
+    }
+    let text = |(name, value): (String, String)| (Bytes::from(name), Bytes::from(value));
+    let message = Message {
+        payload: Bytes::from(decoded.payload),
+        key: decoded.key.map(Bytes::from),
+        headers: decoded.headers.into_iter().map(text).collect(),
+    };
+    check(&message, bytes_max)?;
+    Ok(message)
 }
 
 fn to_bytes(body: Cow<'_, [u8]>) -> Bytes {

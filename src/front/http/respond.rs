@@ -4,7 +4,7 @@ use ringmain_wire::http::{ResponseBody, ResponseHead, Version, encode_response_h
 use serde::Serialize;
 use smallvec::SmallVec;
 
-use super::problem::Problem;
+use super::problem::{Problem, UPGRADE_STATUS};
 
 /// Response headers that scripts of other origins may read.
 const EXPOSED_HEADERS: &str =
@@ -87,12 +87,16 @@ impl Context {
         let mut body = Vec::with_capacity(128);
         write_json(&mut body, &Envelope { status: "error", message: &problem.message, code: problem.code });
         let retry_after = problem.retry_after.map(|seconds| seconds.to_string());
-        let mut headers: SmallVec<[_; 2]> = SmallVec::new();
+        let mut headers: SmallVec<[_; 4]> = SmallVec::new();
         if let Some(seconds) = &retry_after {
             headers.push(("Retry-After", seconds.as_str()));
         }
         if let Some(methods) = problem.allow {
             headers.push(("Allow", methods));
+        }
+        if problem.status == UPGRADE_STATUS {
+            headers.push(("Upgrade", "websocket"));
+            headers.push(("Sec-WebSocket-Version", "13"));
         }
         let response =
             Response { status: problem.status, content_type: Some("application/json"), headers: &headers, body: &body };

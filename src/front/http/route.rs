@@ -1,9 +1,18 @@
 //! From method and target to what is wanted: every route of the face, and what each of them allows. On any core.
 
-use ringmain_model::TopicName;
+use ringmain_model::{GroupName, TopicName};
 use ringmain_wire::http::{Method, Target};
 
+use super::groups::GroupVerb;
 use super::problem::Problem;
+
+/// What is done with a group by a POST below it.
+const GROUP_VERBS: [(&str, GroupVerb); 4] =
+    [("seek", GroupVerb::Seek), ("fetch", GroupVerb::Fetch), ("ack", GroupVerb::Ack), ("nack", GroupVerb::Nack)];
+
+fn group_name(text: &str) -> Result<GroupName, Problem> {
+    GroupName::new(text).map_err(|error| Problem::new(400, "invalid_name", error.to_string()))
+}
 
 /// What a request addresses.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -15,6 +24,12 @@ pub(super) enum Place {
     Publish(TopicName),
     Messages(TopicName),
     Sse(TopicName),
+    WebSocket(TopicName),
+    /// Sends back what comes over WebSocket; only when it was asked for at the start.
+    Echo,
+    Groups(TopicName),
+    Group(TopicName, GroupName),
+    GroupVerb(TopicName, GroupName, GroupVerb),
     Health,
     Ready,
     Metrics,
@@ -34,6 +49,15 @@ impl Place {
             ["topics", name, "publish"] => Ok(Place::Publish(topic(name)?)),
             ["topics", name, "messages"] => Ok(Place::Messages(topic(name)?)),
             ["topics", name, "subscribe", "sse"] => Ok(Place::Sse(topic(name)?)),
+            ["topics", name, "subscribe", "ws"] => Ok(Place::WebSocket(topic(name)?)),
+            ["topics", name, "groups"] => Ok(Place::Groups(topic(name)?)),
+            ["topics", name, "groups", group] => Ok(Place::Group(topic(name)?, group_name(group)?)),
+            ["topics", name, "groups", group, verb] if GROUP_VERBS.iter().any(|(word, _)| *word == verb) => {
+                let found = GROUP_VERBS.iter().find(|(word, _)| *word == verb);
+                let verb = found.map_or(GroupVerb::Stat, |(_, verb)| *verb);
+                Ok(Place::GroupVerb(topic(name)?, group_name(group)?, verb))
+            }
+            ["debug", "ws-echo"] => Ok(Place::Echo),
             ["health"] => Ok(Place::Health),
             ["health", "ready"] => Ok(Place::Ready),
             ["metrics"] => Ok(Place::Metrics),
@@ -51,15 +75,20 @@ impl Place {
             Place::Server => "OPTIONS",
             Place::Topics => "GET, HEAD, POST, OPTIONS",
             Place::Topic(_) => "GET, HEAD, DELETE, OPTIONS",
-            Place::Publish(_) => "POST, OPTIONS",
-            Place::Messages(_) | Place::Sse(_) | Place::Health | Place::Ready | Place::Metrics => "GET, HEAD, OPTIONS",
+            Place::Publish(_) | Place::GroupVerb(..) => "POST, OPTIONS",
+            Place::Group(..) => "GET, HEAD, DELETE, OPTIONS",
+            Place::WebSocket(_) | Place::Echo => "GET, OPTIONS",
+            Place::Messages(_) | Place::Sse(_) | Place::Groups(_) | Place::Health | Place::Ready | Place::Metrics => {
+                "GET, HEAD, OPTIONS"
+            }
         }
     }
 
     /// Checks that the place allows a method; HEAD counts as GET from here on.
     pub(super) fn check(&self, method: Method, method_text: &str) -> Result<Verb, Problem> {
         let (verb, word) = match method {
-            Method::Get | Method::Head => (Verb::Get, "GET"),
+            Method::Get => (Verb::Get, "GET"),
+            Method::Head => (Verb::Get, "HEAD"),
             Method::Post => (Verb::Post, "POST"),
             Method::Delete => (Verb::Delete, "DELETE"),
             Method::Options => (Verb::Options, "OPTIONS"),

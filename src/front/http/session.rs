@@ -15,6 +15,7 @@ use super::exchange::{Exchanges, Task};
 use super::problem::Problem;
 use super::respond::Context;
 use super::sse::Stream;
+use super::ws::Socket;
 
 const HEAD_LIMITS: HeadLimits = HeadLimits { head_bytes_max: HEAD_BYTES_MAX, headers_max: HEAD_LINES_MAX };
 /// Bytes of a body that nobody wants, read and thrown away so that the connection can go on.
@@ -54,6 +55,8 @@ enum Phase {
     Body(Box<Upload>),
     /// Nothing that matters: a stream runs, and its client has nothing to say.
     Stream(Box<Stream>),
+    /// Frames of WebSocket.
+    Socket(Box<Socket>),
     /// Nothing any more: the last answer has been or will be given.
     Over,
 }
@@ -89,8 +92,13 @@ impl Session {
     }
 
     pub(super) fn on_bytes(&mut self, front: &mut HttpFront, bytes: &[u8], io: &mut Io<'_>) {
-        if matches!(self.phase, Phase::Stream(_) | Phase::Over) {
-            return;
+        match &mut self.phase {
+            Phase::Stream(_) | Phase::Over => return,
+            Phase::Socket(socket) => {
+                socket.on_bytes(front, bytes, io);
+                return self.arm(front, io);
+            }
+            Phase::Head | Phase::Body(_) => {}
         }
         if self.input.is_empty() {
             if matches!(self.phase, Phase::Head) {
@@ -106,7 +114,7 @@ impl Session {
     }
 
     fn keep(&mut self, rest: &[u8]) {
-        if !rest.is_empty() && !matches!(self.phase, Phase::Stream(_) | Phase::Over) {
+        if !rest.is_empty() && matches!(self.phase, Phase::Head | Phase::Body(_)) {
             self.input.extend_from_slice(rest);
         }
     }
@@ -133,7 +141,7 @@ impl Session {
         loop {
             let rest = &bytes[used..];
             match &mut self.phase {
-                Phase::Stream(_) | Phase::Over => return bytes.len(),
+                Phase::Stream(_) | Phase::Socket(_) | Phase::Over => return bytes.len(),
                 Phase::Body(_) => {
                     if rest.is_empty() {
                         return used;
@@ -318,6 +326,23 @@ impl Session {
         self.input = Vec::new();
     }
 
+    /// The handshake is done: what follows are frames, and some may be here already.
+    pub(super) fn become_socket(&mut self, front: &HttpFront, socket: Socket, io: &mut Io<'_>) {
+        let mut socket = Box::new(socket);
+        let input = std::mem::take(&mut self.input);
+        if !input.is_empty() {
+            socket.on_bytes(front, &input, io);
+        }
+        self.phase = Phase::Socket(socket);
+    }
+
+    pub(super) fn socket(&mut self) -> Option<&mut Socket> {
+        match &mut self.phase {
+            Phase::Socket(socket) => Some(socket),
+            _ => None,
+        }
+    }
+
     pub(super) fn stream(&mut self) -> Option<&mut Stream> {
         match &mut self.phase {
             Phase::Stream(stream) => Some(stream),
@@ -327,7 +352,7 @@ impl Session {
 
     pub(super) fn on_end_of_input(&mut self, front: &mut HttpFront, io: &mut Io<'_>) {
         self.input_ended = true;
-        if matches!(self.phase, Phase::Stream(_)) {
+        if matches!(self.phase, Phase::Stream(_) | Phase::Socket(_)) {
             // A reader that has shut its side down has gone: browsers and clients do not read half-closed streams.
             io.close(Close::Flush);
         } else if self.exchanges.is_empty() && self.held.is_none() {
@@ -344,6 +369,9 @@ impl Session {
             stream.end_shutdown(io);
             io.close(Close::Flush);
             return;
+        }
+        if let Phase::Socket(socket) = &mut self.phase {
+            return socket.on_shutdown(io);
         }
         self.end_waiting_fetch(front, io);
         self.close_if_drained(io);
@@ -364,11 +392,14 @@ impl Session {
 
     /// Sets the deadline of whatever the connection is at, and stops reading while too much waits.
     fn arm(&mut self, front: &HttpFront, io: &mut Io<'_>) {
-        io.want_input(!self.is_blocked() || self.input.len() < PIPELINE_BYTES_MAX);
+        if !matches!(self.phase, Phase::Socket(_)) {
+            io.want_input(!self.is_blocked() || self.input.len() < PIPELINE_BYTES_MAX);
+        }
         let settings = &front.settings;
         let waiting = self.exchanges.wait_until_ms();
         let deadline = match &self.phase {
             Phase::Stream(stream) => Some(stream.spoke_ms + settings.heartbeat_ms),
+            Phase::Socket(socket) => Some(socket.spoke_ms + settings.heartbeat_ms),
             Phase::Body(_) => Some(self.since_ms + settings.body_timeout_ms),
             _ if !self.exchanges.is_empty() => waiting,
             Phase::Head if !self.input.is_empty() => Some(self.since_ms + settings.header_timeout_ms),
@@ -384,6 +415,11 @@ impl Session {
             Phase::Stream(stream) => {
                 if now_ms >= stream.spoke_ms + front.settings.heartbeat_ms {
                     stream.beat(io);
+                }
+            }
+            Phase::Socket(socket) => {
+                if now_ms >= socket.spoke_ms + front.settings.heartbeat_ms {
+                    socket.beat(front.settings.heartbeat_ms, io);
                 }
             }
             Phase::Body(upload) if upload.body.len() >= upload.progress + BODY_PROGRESS_BYTES => {

@@ -3,90 +3,17 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use ringmain_driver::{Delivery, Io, Requested, StartAt};
-use ringmain_engine::RecordBatch;
+use ringmain_driver::{Delivery, Io, Requested};
+use ringmain_engine::{Assignment, Record, RecordBatch};
 use ringmain_model::{Offset, PartitionRef, Position, ResumeToken, TopicName};
-use ringmain_wire::http::{RequestHead, Target, Version};
+use ringmain_wire::http::Version;
 use ringmain_wire::sse;
 
 use super::HttpFront;
 use super::fetch::encode_record;
-use super::problem::Problem;
-use super::query::{number, word};
 use super::respond::Context;
-
-/// What an event's data is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Format {
-    /// The message as JSON, its payload in base64.
-    Json,
-    /// The payload as text, split at its line ends; one that is no UTF-8 is sent as `event: base64`.
-    Raw,
-}
-
-/// A stream that is asked for.
-#[derive(Debug)]
-pub(super) struct Opening {
-    pub(super) topic: TopicName,
-    pub(super) start: StartAt,
-    format: Format,
-}
-
-impl Opening {
-    pub(super) fn read(topic: TopicName, head: &RequestHead<'_>, target: &Target<'_>) -> Result<Self, Problem> {
-        if target.query_value("group").is_some() {
-            return Err(Problem::not_offered(
-                "consumer groups are not offered by this version: leave `group` out to get every message",
-            ));
-        }
-        word(target, "slow", &[("lag", ())])?;
-        let format = word(target, "format", &[("json", Format::Json), ("raw", Format::Raw)])?.unwrap_or(Format::Json);
-        let from_offset = number(target, "from_offset")?;
-        // Browsers never come back after a refusal, and send what they last heard, from whomever: an unreadable header is told
-        // as a gap. A query was written by somebody who can mend it.
-        let start = match resume_texts(head, target) {
-            (Some(text), _) => start_of(&text).unwrap_or(StartAt::Lost),
-            (None, Some(text)) => start_of(&text)?,
-            (None, None) => from_offset.map_or(StartAt::Tail, |offset| StartAt::Offset(Offset(offset))),
-        };
-        Ok(Self { topic, start, format })
-    }
-}
-
-impl Opening {
-    /// Where reading begins, when the end of the partition is `at`; `None` when a gap will say it.
-    fn begins_at(&self, at: Position) -> Option<Offset> {
-        match self.start {
-            StartAt::Tail => Some(at.next),
-            StartAt::Offset(offset) => Some(offset.min(at.next)),
-            StartAt::Position(position) if position.partition == at.partition => Some(position.next.min(at.next)),
-            StartAt::Position(_) | StartAt::Lost => None,
-        }
-    }
-}
-
-/// The cursor that a client brings back: the header wins, because after the first reconnect a browser sends both, and the
-/// query is the older one. The names in the query are those that polyfills use.
-fn resume_texts(head: &RequestHead<'_>, target: &Target<'_>) -> (Option<String>, Option<String>) {
-    let header = head.headers.get("last-event-id").map(|value| String::from_utf8_lossy(value).into_owned());
-    let names = ["last_event_id", "lastEventId", "evs_last_event_id", "Last-Event-ID"];
-    let query = names.iter().find_map(|name| target.query_value(name)).map(std::borrow::Cow::into_owned);
-    (header.filter(|text| !text.is_empty()), query.filter(|text| !text.is_empty()))
-}
-
-fn start_of(text: &str) -> Result<StartAt, Problem> {
-    match ResumeToken::decode(text).map_err(|error| Problem::new(400, "invalid_resume_token", error.to_string()))? {
-        ResumeToken::LastSeen(offset) => Ok(StartAt::Offset(offset.plus(1))),
-        ResumeToken::Positions(positions) => match positions[..] {
-            [position] => Ok(StartAt::Position(position)),
-            _ => Err(Problem::new(
-                400,
-                "invalid_resume_token",
-                "this resume token is of a stream of several topics: leave it out",
-            )),
-        },
-    }
-}
+use super::subscribe::{Format, Opening, gap_json};
+use super::ws::SharedFrames;
 
 /// A running stream.
 #[derive(Debug)]
@@ -115,6 +42,7 @@ struct Encoded {
 pub(crate) struct EncodedBatch {
     json: Option<Encoded>,
     raw: Option<Encoded>,
+    pub(super) frames: SharedFrames,
 }
 
 impl Stream {
@@ -171,25 +99,47 @@ impl Stream {
         io.send(bytes, encoded.messages);
     }
 
+    /// Sends what its group gave.
+    pub(super) fn assign(&mut self, topic: &TopicName, assignment: &Assignment, io: &mut Io<'_>) {
+        self.spoke_ms = io.now().monotonic_ms;
+        let (mut out, mut json) = (Vec::new(), Vec::new());
+        for (record, attempt) in assigned_records(assignment) {
+            match self.format {
+                Format::Json => {
+                    json.clear();
+                    encode_record(&mut json, assignment.batch.partition(), topic, &record, attempt);
+                    sse::event(&mut out, None, None, str::from_utf8(&json).unwrap_or_default());
+                }
+                Format::Raw => raw_event(&mut out, None, &record),
+            }
+        }
+        let mut framed = Vec::with_capacity(out.len() + 16);
+        match self.version {
+            Version::Http11 => ringmain_wire::http::encode_chunk(&mut framed, &out),
+            Version::Http10 => framed = out,
+        }
+        io.send(Bytes::from(framed), u32::try_from(assignment.records.len()).unwrap_or(u32::MAX));
+    }
+
     /// Tells that reading goes on elsewhere, and makes that the place to resume.
     pub(super) fn tell_gap(&mut self, requested: Requested, resumed: Offset, io: &mut Io<'_>) {
         let mut id = String::new();
         ResumeToken::write_one(&mut id, Position { partition: self.partition, next: resumed });
-        let requested = match requested {
-            Requested::Offset(offset) => offset.to_string(),
-            Requested::Unreadable => "null".to_owned(),
-        };
-        let data = format!(r#"{{"requested":{requested},"resumed":{resumed}}}"#);
         let mut event = Vec::new();
-        sse::control(&mut event, "gap", Some(&id), data.as_bytes());
+        sse::control(&mut event, "gap", Some(&id), gap_json(requested, resumed).as_bytes());
         self.say(&event, io);
     }
 
-    /// Says that the topic is gone, and ends the stream as HTTP ends one.
-    pub(super) fn end_deleted(&mut self, io: &mut Io<'_>) {
+    /// Tells of something that only clients of ours know.
+    pub(super) fn tell(&mut self, event_name: &str, json: &str, io: &mut Io<'_>) {
         let mut event = Vec::new();
-        sse::control(&mut event, "end", None, br#"{"reason":"topic_deleted"}"#);
+        sse::control(&mut event, event_name, None, json.as_bytes());
         self.say(&event, io);
+    }
+
+    /// Says why there is no more, and ends the stream as HTTP ends one.
+    pub(super) fn end(&mut self, reason: &str, io: &mut Io<'_>) {
+        self.tell("end", &format!(r#"{{"reason":"{reason}"}}"#), io);
         if self.version == Version::Http11 {
             io.output().extend_from_slice(ringmain_wire::http::LAST_CHUNK);
         }
@@ -242,17 +192,13 @@ fn encode(batch: &RecordBatch, from: Offset, topic: &TopicName, format: Format) 
     for record in batch.records_from(from) {
         id.clear();
         ResumeToken::write_one(&mut id, Position { partition, next: record.offset.plus(1) });
-        match (format, str::from_utf8(record.payload)) {
-            (Format::Json, _) => {
+        match format {
+            Format::Json => {
                 json.clear();
-                encode_record(&mut json, partition, topic, &record);
+                encode_record(&mut json, partition, topic, &record, None);
                 sse::message(&mut out, &id, &json);
             }
-            (Format::Raw, Ok(text)) => sse::event(&mut out, Some(&id), None, text),
-            (Format::Raw, Err(_)) => {
-                let text = STANDARD.encode(record.payload);
-                sse::event(&mut out, Some(&id), Some("base64"), &text);
-            }
+            Format::Raw => raw_event(&mut out, Some(&id), &record),
         }
         messages += 1;
     }
@@ -262,4 +208,20 @@ fn encode(batch: &RecordBatch, from: Offset, topic: &TopicName, format: Format) 
     out.shrink_to_fit();
     let zeros = size.bytes().take_while(|digit| *digit == b'0').count();
     Encoded { bytes: Bytes::from(out).slice(zeros..), prefix: SIZE_DIGITS + 2 - zeros, messages }
+}
+
+/// A payload as text; one that is no UTF-8 as base64, marked.
+fn raw_event(out: &mut Vec<u8>, id: Option<&str>, record: &Record<'_>) {
+    match str::from_utf8(record.payload) {
+        Ok(text) => sse::event(out, id, None, text),
+        Err(_) => sse::event(out, id, Some("base64"), &STANDARD.encode(record.payload)),
+    }
+}
+
+/// The records that a group gave, and which attempt each is, when that is not the first.
+pub(super) fn assigned_records(assignment: &Assignment) -> impl Iterator<Item = (Record<'_>, Option<u32>)> {
+    assignment.records.iter().filter_map(|assigned| {
+        let record = assignment.batch.records_from(assigned.offset).next()?;
+        Some((record, (assigned.attempt > 1).then_some(assigned.attempt)))
+    })
 }

@@ -113,7 +113,7 @@ fn stats_body(stats: &TopicStats) -> StatsBody<'_> {
         },
         ack_wait_ms: stats.config.ack_wait_ms,
         created_at: timestamp_text(stats.created_us),
-        groups: 0,
+        groups: stats.groups.len() as u64,
     }
 }
 

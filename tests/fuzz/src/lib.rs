@@ -7,6 +7,7 @@ use ringmain_wire::http::{
 };
 use ringmain_wire::json::{Message, MessageOwned, decode_message, decode_publish, encode_message};
 use ringmain_wire::sse;
+use ringmain_wire::ws;
 
 /// Inputs longer than this are cut: the checks look at many prefixes, and length adds nothing.
 const INPUT_BYTES_MAX: usize = 4096;
@@ -168,6 +169,82 @@ fn decode_events(event_bytes_max: usize, data: &[u8], pieces: usize) -> (Vec<sse
     let mut events = Vec::new();
     let failed = data.chunks(pieces).any(|piece| decoder.feed(piece, &mut events).is_err());
     (events, decoder.last_event_id().to_owned(), failed)
+}
+
+/// A stream of frames decodes the same however it is split, holds no more than it may, and what it told survives being
+/// written and read again by the other side.
+///
+/// The first byte chooses the side and the limit, the next four are a mask.
+pub fn ws_frames(data: &[u8]) {
+    let Some((&[choice, key @ ..], data)) = data.split_first_chunk::<5>() else { return };
+    let data = &data[..data.len().min(INPUT_BYTES_MAX)];
+    let role = if choice % 2 == 0 { ws::Role::Server } else { ws::Role::Client };
+    let mask = (role == ws::Role::Server).then_some(key);
+    let message_bytes_max = [16, 300, INPUT_BYTES_MAX][usize::from(choice / 2) % 3];
+    let whole = decode_frames(role, message_bytes_max, data, data.len().max(1));
+    for pieces in [1, 2, 3, 7] {
+        let split = decode_frames(role, message_bytes_max, data, pieces);
+        assert_eq!(whole, split, "a split stream must decode like a whole one");
+    }
+    let (events, fault, closed) = whole;
+    assert_eq!(closed, fault.is_some() || matches!(events.last(), Some(ws::Event::Close { .. })));
+
+    let mut encoded = Vec::new();
+    for event in &events {
+        write_event(&mut encoded, event, mask, message_bytes_max);
+    }
+    let again = decode_frames(role, message_bytes_max, &encoded, 5);
+    assert_eq!(again, (events, None, closed && fault.is_none()), "what was told must come back");
+    if let Some(fault) = fault {
+        assert!(matches!(fault.code, 1002 | 1007 | 1009));
+        let mut encoded = Vec::new();
+        ws::close_frame(&mut encoded, fault.code, &fault.message);
+        let expected = ws::Event::Close { code: Some(fault.code), reason: fault.message };
+        assert_eq!(decode_frames(ws::Role::Client, 0, &encoded, 5), (vec![expected], None, true));
+    }
+
+    let mut encoded = Vec::new();
+    ws::frame(&mut encoded, ws::Opcode::Binary, data, mask);
+    let expected = ws::Event::Binary(data.to_vec());
+    assert_eq!(decode_frames(role, data.len(), &encoded, 3), (vec![expected], None, false), "bytes must come back");
+}
+
+/// The events, the fault, and whether the connection has ended.
+fn decode_frames(
+    role: ws::Role,
+    message_bytes_max: usize,
+    data: &[u8],
+    pieces: usize,
+) -> (Vec<ws::Event>, Option<ws::Fault>, bool) {
+    let mut decoder = ws::Decoder::new(role, message_bytes_max);
+    let (mut events, mut fault) = (Vec::new(), None);
+    for (index, piece) in data.chunks(pieces).enumerate() {
+        if let Err(found) = decoder.feed(piece, &mut events) {
+            assert_eq!(fault.replace(found), None, "a fault is told once");
+        }
+        let came = (index + 1) * pieces;
+        assert!(decoder.held_bytes() <= (2 * came).min(message_bytes_max + ws::CONTROL_BYTES_MAX), "too much is held");
+        assert!(!decoder.is_closed() || decoder.held_bytes() == 0, "what has ended holds nothing");
+    }
+    (events, fault, decoder.is_closed())
+}
+
+/// Writes an event as one frame.
+fn write_event(out: &mut Vec<u8>, event: &ws::Event, mask: Option<[u8; 4]>, message_bytes_max: usize) {
+    let (opcode, payload) = match event {
+        ws::Event::Text(text) => (ws::Opcode::Text, text.as_bytes()),
+        ws::Event::Binary(bytes) => (ws::Opcode::Binary, &bytes[..]),
+        ws::Event::Ping(bytes) => (ws::Opcode::Ping, &bytes[..]),
+        ws::Event::Pong(bytes) => (ws::Opcode::Pong, &bytes[..]),
+        ws::Event::Close { code: None, .. } => (ws::Opcode::Close, &[][..]),
+        ws::Event::Close { code: Some(code), reason } => {
+            let payload = [&code.to_be_bytes(), reason.as_bytes()].concat();
+            return ws::frame(out, ws::Opcode::Close, &payload, mask);
+        }
+    };
+    let is_data = matches!(opcode, ws::Opcode::Text | ws::Opcode::Binary);
+    assert!(payload.len() <= if is_data { message_bytes_max } else { ws::CONTROL_BYTES_MAX }, "too much is told");
+    ws::frame(out, opcode, payload, mask);
 }
 
 /// All prefixes of short inputs, some of long ones, and always the whole.

@@ -1,14 +1,16 @@
 //! A few cores' states joined by narrow lanes, and a front whose sessions note what they are told; on the test thread.
 
 use bytes::Bytes;
-use ringmain_engine::Reply;
+use ringmain_engine::{Assignment, Reply};
 use ringmain_model::{CoreId, Message, Offset, Retention, TopicConfig, TopicName};
 use ringmain_uring::SocketId;
 
 use crate::clock::Clock;
 use crate::connection::ConnectionKey;
 use crate::core::State;
-use crate::front::{Action, Answer, Delivery, End, Front, Io, Notice, Protocol, Request, Requested, StartAt};
+use crate::front::{
+    Action, Answer, Delivery, Front, Io, Notice, Protocol, Request, Requested, SlowReader, StartAt, Subscription,
+};
 use crate::lane::{LaneLimits, connect};
 use crate::start::{DriverConfig, new_state};
 use crate::window::WindowLimits;
@@ -28,6 +30,8 @@ pub(super) struct Seen {
     pub(super) ended: bool,
     pub(super) refused: u32,
     pub(super) published: Vec<u64>,
+    /// What a group gave: epoch and offset.
+    pub(super) assigned: Vec<(u64, u64)>,
 }
 
 /// Notes everything, and weighs each message.
@@ -60,7 +64,8 @@ impl Front for Notebook {
                 seen.gaps.push((seen.offsets.len(), requested.0, resumed.0));
             }
             Notice::Gap { .. } => panic!("no reader brings an unreadable token"),
-            Notice::Ended(End::TopicDeleted) => seen.ended = true,
+            Notice::Ended(_) => seen.ended = true,
+            Notice::Joined { .. } | Notice::Moved { .. } | Notice::Lost { .. } => {}
             Notice::Refused(_) => seen.refused += 1,
         }
     }
@@ -77,6 +82,13 @@ impl Front for Notebook {
             io.send(Bytes::from_static(&WEIGHTS), 1);
         }
         seen.offsets.extend(offsets);
+    }
+
+    fn on_assigned(&mut self, seen: &mut Seen, _: &TopicName, assignment: &Assignment, io: &mut Io<'_>) {
+        for record in &assignment.records {
+            seen.assigned.push((assignment.epoch, record.offset.0));
+            io.send(Bytes::from_static(&WEIGHTS), 1);
+        }
     }
 
     fn on_timer(&mut self, _: &mut Seen, _: &mut Io<'_>) {}
@@ -152,7 +164,11 @@ impl World {
 
     pub(super) fn subscribe(&mut self, core: usize, key: ConnectionKey, name: TopicName, from: Option<u64>) {
         let start = from.map_or(StartAt::Tail, |offset| StartAt::Offset(Offset(offset)));
-        self.act(core, key, Action::Subscribe { name, start, protocol: Protocol::Sse });
+        self.act(
+            core,
+            key,
+            Action::Subscribe(Subscription { name, start, protocol: Protocol::Sse, slow: SlowReader::Lag }),
+        );
     }
 
     pub(super) fn turn(&mut self, core: usize) {

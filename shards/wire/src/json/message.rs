@@ -81,6 +81,12 @@ pub fn timestamp_text(timestamp_us: i64) -> String {
     text
 }
 
+/// The time that a text in RFC 3339 names, in microseconds since 1970 UTC; `None` when it names none.
+#[must_use]
+pub fn timestamp_us(text: &str) -> Option<i64> {
+    text.parse::<Timestamp>().ok().map(Timestamp::as_microsecond)
+}
+
 /// Appends what [`timestamp_text`] gives.
 pub fn write_timestamp(out: &mut Vec<u8>, timestamp_us: i64) {
     print_timestamp(timestamp_us, out);

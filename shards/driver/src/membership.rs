@@ -1,0 +1,241 @@
+//! A core's memberships in consumer groups: what a connection has done is told to the owner once a turn, and never lost.
+//!
+//! A membership is to a group what a cursor is to a partition. What it has to tell (acknowledgements, sent messages, that
+//! it leaves) waits here while the lane is full: it is bounded by what the member may hold unacknowledged.
+
+use ringmain_engine::{Assignment, Command, GroupStart, MemberNews, Nack, Origin, Progress, Reply};
+use ringmain_model::limit::MEMBER_IN_FLIGHT_MAX;
+use ringmain_model::{GroupName, Offset, PartitionRef, Refusal, ShardId, TopicName};
+use slotmap::Key;
+
+use crate::connection::ConnectionKey;
+use crate::core::State;
+use crate::front::{End, Front, Join, Notice, Protocol};
+use crate::lane::LaneFull;
+use crate::route::MEMBERSHIP_BIT;
+
+slotmap::new_key_type! {
+    /// Names a membership for as long as it is there.
+    pub(crate) struct MembershipKey;
+}
+
+/// A connection's part in a group.
+#[derive(Debug)]
+pub(crate) struct Membership {
+    connection: ConnectionKey,
+    partition: PartitionRef,
+    pub(crate) topic: TopicName,
+    shard: ShardId,
+    group: GroupName,
+    pub(crate) protocol: Protocol,
+    /// What the owner has not been told.
+    progress: Progress,
+    /// Messages that the connection took and that the placement table has not been told of.
+    pub(crate) delivered: u64,
+    /// The connection has gone; the owner must hear it.
+    is_leaving: bool,
+    is_listed: bool,
+}
+
+impl<F: Front> State<F> {
+    pub(crate) fn membership_origin(&self, key: MembershipKey) -> Origin {
+        Origin { core: self.settings.own, asker: key.data().as_ffi(), request: MEMBERSHIP_BIT }
+    }
+
+    pub(crate) fn join(&mut self, connection: ConnectionKey, join: Join) {
+        let Join { topic, group, start, in_flight_max, protocol } = join;
+        let Some(placed) = self.placement.find(&topic) else {
+            let refusal = Refusal::topic_not_found(topic.as_str());
+            return self.notice(connection, Notice::Refused(refusal));
+        };
+        let (partition, shard) = (placed.partition(), placed.shard);
+        let key = self.memberships.insert(Membership {
+            connection,
+            partition,
+            topic,
+            shard,
+            group: group.clone(),
+            protocol,
+            progress: Progress::default(),
+            delivered: 0,
+            is_leaving: false,
+            is_listed: false,
+        });
+        let command = Command::Join {
+            partition,
+            group,
+            start: start.map_or(GroupStart::Tail, GroupStart::Offset),
+            in_flight_max: in_flight_max.min(MEMBER_IN_FLIGHT_MAX),
+            acks_by_sending: protocol == Protocol::Sse,
+        };
+        if let Err(LaneFull) = self.send(shard, self.membership_origin(key), command) {
+            self.memberships.remove(key);
+            self.counters.lane_busy += 1;
+            let refusal = Refusal::busy("the topic's core has as many requests waiting as it may");
+            return self.notice(connection, Notice::Refused(refusal));
+        }
+        if let Some(connection) = self.connections.get_mut(connection) {
+            connection.link.membership = Some(key);
+        }
+    }
+
+    fn notice(&mut self, connection: ConnectionKey, notice: Notice) {
+        self.call(connection, |front, session, io| front.on_notice(session, notice, io));
+    }
+
+    /// The owner has answered a join, or noted what it was told.
+    pub(crate) fn take_membership_reply(&mut self, key: MembershipKey, reply: Reply) {
+        let Some(membership) = self.memberships.get(key) else { return };
+        let (connection, partition) = (membership.connection, membership.partition);
+        match reply {
+            Reply::Joined { epoch, high_water } => {
+                self.notice(connection, Notice::Joined { partition, epoch, high_water });
+            }
+            Reply::Refused(refusal) => {
+                // The owner does not know this member (any more): there is nothing to leave.
+                self.forget_membership(key);
+                self.notice(connection, Notice::Refused(refusal));
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn take_assignment(&mut self, key: MembershipKey, assignment: &Assignment) {
+        // A member that left meanwhile: the owner hears it and gives the messages to others.
+        let Some(membership) = self.memberships.get(key).filter(|membership| !membership.is_leaving) else { return };
+        let (connection, topic) = (membership.connection, membership.topic.clone());
+        self.call(connection, |front, session, io| front.on_assigned(session, &topic, assignment, io));
+    }
+
+    pub(crate) fn take_news(&mut self, key: MembershipKey, news: MemberNews) {
+        let Some(membership) = self.memberships.get(key) else { return };
+        let connection = membership.connection;
+        let notice = match news {
+            MemberNews::Lost { messages, resumed } => Notice::Lost { messages, resumed },
+            MemberNews::Moved { epoch, next } => Notice::Moved { epoch, next },
+            MemberNews::GroupDeleted => {
+                self.forget_membership(key);
+                Notice::Ended(End::GroupDeleted)
+            }
+        };
+        self.notice(connection, notice);
+    }
+
+    /// Notes what a connection says of messages that it got.
+    pub(crate) fn note_progress(&mut self, connection: ConnectionKey, note: impl FnOnce(&mut Progress)) {
+        let Some(key) = self.connections.get_mut(connection).and_then(|connection| connection.link.membership) else {
+            return;
+        };
+        if let Some(membership) = self.memberships.get_mut(key) {
+            note(&mut membership.progress);
+            self.list_membership(key);
+        }
+    }
+
+    /// The connection's output took `messages` of the group.
+    pub(crate) fn note_sent(&mut self, connection: ConnectionKey, messages: u32) {
+        self.note_progress(connection, |progress| progress.sent += messages);
+        let key = self.connections.get_mut(connection).and_then(|connection| connection.link.membership);
+        if let Some(membership) = key.and_then(|key| self.memberships.get_mut(key)) {
+            membership.delivered += u64::from(messages);
+        }
+    }
+
+    fn list_membership(&mut self, key: MembershipKey) {
+        if let Some(membership) = self.memberships.get_mut(key)
+            && !std::mem::replace(&mut membership.is_listed, true)
+        {
+            self.memberships_listed.push(key);
+        }
+    }
+
+    /// A connection ends its part: the owner is told when there is room.
+    pub(crate) fn leave_group(&mut self, connection: ConnectionKey) {
+        let Some(key) = self.connections.get_mut(connection).and_then(|connection| connection.link.membership.take())
+        else {
+            return;
+        };
+        if let Some(membership) = self.memberships.get_mut(key) {
+            membership.is_leaving = true;
+            self.list_membership(key);
+        }
+    }
+
+    /// Tells owners what members have done, once a turn. What a full lane refuses is told in a later one: the replies that
+    /// make room wake this core.
+    pub(crate) fn tell_progress(&mut self) {
+        for key in std::mem::take(&mut self.memberships_listed) {
+            let Some(membership) = self.memberships.get_mut(key) else { continue };
+            membership.is_listed = false;
+            let (partition, group) = (membership.partition, membership.group.clone());
+            let progress = std::mem::take(&mut membership.progress);
+            let (shard, is_leaving) = (membership.shard, membership.is_leaving);
+            self.settle_delivered(key);
+            let origin = self.membership_origin(key);
+            if progress != Progress::default() && self.lane_has_room(shard) {
+                let command = Command::Progress { partition, group: group.clone(), progress };
+                // There was room, and nobody else asks in between.
+                let _ = self.send(shard, origin, command);
+            } else if let Some(membership) = self.memberships.get_mut(key) {
+                membership.progress = progress;
+            }
+            let told = self.memberships.get(key).is_some_and(|membership| membership.progress == Progress::default());
+            if told && is_leaving && self.lane_has_room(shard) {
+                let _ = self.send(shard, origin, Command::Leave { partition, group });
+                self.forget_membership(key);
+            } else if !told || is_leaving {
+                self.list_membership(key);
+            }
+        }
+    }
+
+    fn lane_has_room(&self, shard: ShardId) -> bool {
+        self.lanes.has_room(shard.core(self.settings.cores))
+    }
+
+    fn settle_delivered(&mut self, key: MembershipKey) {
+        let Some(membership) = self.memberships.get_mut(key) else { return };
+        let delivered = membership.protocol.counts(std::mem::take(&mut membership.delivered));
+        let (topic, incarnation) = (membership.topic.clone(), membership.partition.incarnation);
+        self.placement.add_counts(&topic, incarnation, delivered, 0);
+    }
+
+    /// Takes a membership out without a word to the owner.
+    fn forget_membership(&mut self, key: MembershipKey) {
+        self.settle_delivered(key);
+        let Some(membership) = self.memberships.remove(key) else { return };
+        if let Some(connection) = self.connections.get_mut(membership.connection)
+            && connection.link.membership == Some(key)
+        {
+            connection.link.membership = None;
+        }
+    }
+
+    /// The topic is gone: its members are told.
+    pub(crate) fn end_memberships(&mut self, partition: PartitionRef) {
+        let of_topic = self.memberships.iter().filter(|(_, membership)| membership.partition == partition);
+        let keys: Vec<_> = of_topic.map(|(key, membership)| (key, membership.connection)).collect();
+        for (key, connection) in keys {
+            self.forget_membership(key);
+            self.notice(connection, Notice::Ended(End::TopicDeleted));
+        }
+    }
+}
+
+/// What a session may say of the messages that its group gave it.
+#[derive(Debug)]
+pub(crate) enum MemberWord {
+    Ack { epoch: u64, offset: Offset },
+    Nack(Nack),
+    InFlightMax(u32),
+}
+
+impl MemberWord {
+    pub(crate) fn note(self, progress: &mut Progress) {
+        match self {
+            MemberWord::Ack { epoch, offset } => progress.acks.push((epoch, offset)),
+            MemberWord::Nack(nack) => progress.nacks.push(nack),
+            MemberWord::InFlightMax(messages) => progress.in_flight_max = Some(messages),
+        }
+    }
+}

@@ -1,0 +1,449 @@
+//! A consumer group: who is in it, what each holds, what goes out next. Decisions alone, on the core that owns the topic.
+//!
+//! Every offset from the committed one up to `next` is acknowledged or pending; a pending one is held by a member, held
+//! by a fetch, delayed, or ready to go out again. That is what makes "the committed offset never passes what somebody
+//! holds" true by construction.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use ringmain_model::limit::{GROUP_PENDING_MAX, MEMBER_UNSENT_BYTES_MAX};
+use ringmain_model::{GroupName, Incarnation, Offset};
+use ringmain_wal::RecordBatch;
+
+use crate::acked::Acked;
+use crate::command::{Assigned, Assignment, GroupStats, Origin};
+use crate::log::PartitionLog;
+
+/// Who has a pending message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Holder {
+    Member(Origin),
+    /// A worker without a stream; only time or its word frees the message.
+    Fetch,
+    /// Nobody until its time comes.
+    Delayed,
+    /// Nobody: it is ready.
+    Nobody,
+}
+
+/// A message that was given out and is not acknowledged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Pending {
+    holder: Holder,
+    attempts: u32,
+    /// When it is freed, monotonic milliseconds; `u64::MAX` for never.
+    due_ms: u64,
+    /// The member that had it last: others come first.
+    last: Option<Origin>,
+}
+
+/// A live receiver of the group.
+#[derive(Debug)]
+struct Member {
+    origin: Origin,
+    in_flight_max: u32,
+    /// Pending messages that it holds.
+    in_flight: u32,
+    /// What its connection has not sent yet, oldest first: epoch, offset, bytes.
+    unsent: VecDeque<(u64, Offset, usize)>,
+    unsent_bytes: usize,
+    /// A message counts as acknowledged when it is sent.
+    acks_by_sending: bool,
+    /// What this round of giving out has for it.
+    filling: Option<Assignment>,
+}
+
+impl Member {
+    fn has_credit(&self) -> bool {
+        self.in_flight < self.in_flight_max && self.unsent_bytes < MEMBER_UNSENT_BYTES_MAX
+    }
+}
+
+/// A fetch that waits.
+#[derive(Debug)]
+struct Pull {
+    origin: Origin,
+    left: u32,
+    until_ms: u64,
+    got: Vec<Assignment>,
+}
+
+/// What a member is when it joins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Joining {
+    pub(crate) origin: Origin,
+    pub(crate) in_flight_max: u32,
+    pub(crate) acks_by_sending: bool,
+}
+
+/// What a round of giving out, or time, has for somebody.
+#[derive(Debug)]
+pub(crate) enum Given {
+    /// To a member.
+    Member(Origin, Assignment),
+    /// The answer to a fetch, perhaps empty.
+    Fetch(Origin, Vec<Assignment>),
+}
+
+/// One group of one partition.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) name: GroupName,
+    epoch: u64,
+    /// The first offset that was never given out in this epoch.
+    next: Offset,
+    acked: Acked,
+    pending: BTreeMap<Offset, Pending>,
+    ready: BTreeSet<Offset>,
+    /// Held and delayed messages by the time when they are freed.
+    timed: BTreeSet<(u64, Offset)>,
+    members: Vec<Member>,
+    /// Whose turn it is.
+    turn: usize,
+    pulls: VecDeque<Pull>,
+    lost: u64,
+    ack_wait_ms: u64,
+    /// It is listed for giving out at the end of the turn.
+    is_listed: bool,
+    /// Its entry in the shard's list of times.
+    pub(crate) scheduled_ms: Option<u64>,
+}
+
+impl Group {
+    pub(crate) fn new(name: GroupName, start: Offset, ack_wait_ms: u64) -> Self {
+        Self {
+            name,
+            epoch: 0,
+            next: start,
+            acked: Acked::from(start),
+            pending: BTreeMap::new(),
+            ready: BTreeSet::new(),
+            timed: BTreeSet::new(),
+            members: Vec::new(),
+            turn: 0,
+            pulls: VecDeque::new(),
+            lost: 0,
+            ack_wait_ms,
+            is_listed: false,
+            scheduled_ms: None,
+        }
+    }
+
+    /// Puts the group on the list of those that may have something to give out.
+    pub(crate) fn list(&mut self, incarnation: Incarnation, listed: &mut Vec<(Incarnation, GroupName)>) {
+        if !std::mem::replace(&mut self.is_listed, true) {
+            listed.push((incarnation, self.name.clone()));
+        }
+    }
+
+    /// It was taken from that list.
+    pub(crate) fn unlist(&mut self) {
+        self.is_listed = false;
+    }
+
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    pub(crate) fn committed(&self) -> Offset {
+        self.acked.committed()
+    }
+
+    pub(crate) fn member_count(&self) -> usize {
+        self.members.len()
+    }
+
+    pub(crate) fn pull_count(&self) -> usize {
+        self.pulls.len()
+    }
+
+    pub(crate) fn members(&self) -> impl Iterator<Item = Origin> {
+        self.members.iter().map(|member| member.origin)
+    }
+
+    pub(crate) fn stats(&self, high_water: Offset) -> GroupStats {
+        GroupStats {
+            name: self.name.clone(),
+            epoch: self.epoch,
+            committed: self.committed(),
+            next: self.next,
+            lag: high_water.since(self.committed()),
+            members: self.members.len() as u64,
+            pending: self.pending.len() as u64,
+            redelivering: self.ready.len() as u64,
+            lost: self.lost,
+        }
+    }
+
+    pub(crate) fn join(&mut self, joining: Joining) {
+        self.leave(joining.origin);
+        self.members.push(Member {
+            origin: joining.origin,
+            in_flight_max: joining.in_flight_max,
+            in_flight: 0,
+            unsent: VecDeque::new(),
+            unsent_bytes: 0,
+            acks_by_sending: joining.acks_by_sending,
+            filling: None,
+        });
+    }
+
+    /// A member goes: what it holds is ready for the others at once.
+    pub(crate) fn leave(&mut self, origin: Origin) {
+        let Some(place) = self.members.iter().position(|member| member.origin == origin) else { return };
+        self.members.remove(place);
+        if place < self.turn {
+            self.turn -= 1;
+        }
+        let held: Vec<_> = self
+            .pending
+            .iter()
+            .filter(|(_, pending)| pending.holder == Holder::Member(origin))
+            .map(|(offset, _)| *offset)
+            .collect();
+        for offset in held {
+            self.free(offset);
+        }
+    }
+
+    pub(crate) fn set_in_flight_max(&mut self, origin: Origin, in_flight_max: u32) {
+        if let Some(member) = self.member_mut(origin) {
+            member.in_flight_max = in_flight_max;
+        }
+    }
+
+    fn member_mut(&mut self, origin: Origin) -> Option<&mut Member> {
+        self.members.iter_mut().find(|member| member.origin == origin)
+    }
+
+    /// A member's connection has sent its next `count` messages.
+    pub(crate) fn sent(&mut self, origin: Origin, count: u32) {
+        for _ in 0..count {
+            let Some(member) = self.member_mut(origin) else { return };
+            let Some((epoch, offset, bytes)) = member.unsent.pop_front() else { return };
+            member.unsent_bytes -= bytes;
+            if member.acks_by_sending {
+                self.ack(epoch, offset);
+            }
+        }
+    }
+
+    /// An acknowledgement, by whoever holds or held the message in this epoch. Says whether it was new.
+    pub(crate) fn ack(&mut self, epoch: u64, offset: Offset) -> bool {
+        if epoch != self.epoch || !self.pending.contains_key(&offset) {
+            return false;
+        }
+        self.let_go(offset);
+        self.pending.remove(&offset);
+        self.acked.add(offset)
+    }
+
+    /// A negative acknowledgement by the holder: the message goes out again after `delay_ms`.
+    pub(crate) fn nack(&mut self, epoch: u64, offset: Offset, by: Option<Origin>, now_ms: u64, delay_ms: u64) -> bool {
+        let held = match self.pending.get(&offset).map(|pending| pending.holder) {
+            Some(Holder::Member(holder)) => by == Some(holder),
+            Some(Holder::Fetch) => by.is_none(),
+            _ => false,
+        };
+        if epoch != self.epoch || !held {
+            return false;
+        }
+        if delay_ms == 0 {
+            self.free(offset);
+        } else {
+            self.let_go(offset);
+            let due_ms = now_ms.saturating_add(delay_ms);
+            if let Some(pending) = self.pending.get_mut(&offset) {
+                pending.holder = Holder::Delayed;
+                pending.due_ms = due_ms;
+                self.timed.insert((due_ms, offset));
+            }
+        }
+        true
+    }
+
+    /// Makes a pending message ready, whoever has it.
+    fn free(&mut self, offset: Offset) {
+        self.let_go(offset);
+        self.ready.insert(offset);
+    }
+
+    /// Takes a pending message from its holder and out of the lists; it stays pending, held by nobody.
+    fn let_go(&mut self, offset: Offset) {
+        let Some(pending) = self.pending.get_mut(&offset) else { return };
+        let holder = std::mem::replace(&mut pending.holder, Holder::Nobody);
+        self.timed.remove(&(pending.due_ms, offset));
+        pending.due_ms = u64::MAX;
+        self.ready.remove(&offset);
+        if let Holder::Member(origin) = holder
+            && let Some(member) = self.member_mut(origin)
+        {
+            member.in_flight -= 1;
+        }
+    }
+
+    /// Begins a new epoch at `target`: nothing is in flight, earlier acknowledgements do not count, fetches go on waiting.
+    pub(crate) fn seek(&mut self, target: Offset) {
+        self.epoch += 1;
+        self.next = target;
+        self.acked = Acked::from(target);
+        self.pending.clear();
+        self.ready.clear();
+        self.timed.clear();
+        for member in &mut self.members {
+            member.in_flight = 0;
+        }
+    }
+
+    /// The log lets go of everything below `start`. Says how many messages the group has lost by that.
+    pub(crate) fn evict(&mut self, start: Offset) -> u64 {
+        if start <= self.committed() {
+            return 0;
+        }
+        while let Some((offset, _)) = self.pending.first_key_value().map(|(offset, held)| (*offset, *held)) {
+            if offset >= start {
+                break;
+            }
+            self.let_go(offset);
+            self.pending.remove(&offset);
+        }
+        let lost = self.acked.lift(start);
+        self.next = self.next.max(start).max(self.committed());
+        self.lost += lost;
+        lost
+    }
+
+    /// Adds a fetch that takes up to `count` messages, now or until `until_ms`.
+    pub(crate) fn pull(&mut self, origin: Origin, count: u32, until_ms: u64) {
+        self.pulls.push_back(Pull { origin, left: count, until_ms, got: Vec::new() });
+    }
+
+    /// Takes out the fetches that wait, to refuse them.
+    pub(crate) fn take_pulls(&mut self) -> Vec<Origin> {
+        self.pulls.drain(..).map(|pull| pull.origin).collect()
+    }
+
+    /// When something in the group is due.
+    pub(crate) fn next_due_ms(&self) -> Option<u64> {
+        let timed = self.timed.first().map(|(due_ms, _)| *due_ms);
+        let pulls = self.pulls.iter().map(|pull| pull.until_ms).min();
+        timed.into_iter().chain(pulls).min()
+    }
+
+    /// Frees what was held or delayed until now.
+    pub(crate) fn free_due(&mut self, now_ms: u64) {
+        while let Some((due_ms, offset)) = self.timed.first().copied() {
+            if due_ms > now_ms {
+                break;
+            }
+            self.free(offset);
+        }
+    }
+
+    /// Answers fetches whose time is over: with nothing.
+    pub(crate) fn end_pulls(&mut self, now_ms: u64, given: &mut Vec<Given>) {
+        self.pulls.retain(|pull| {
+            if pull.until_ms <= now_ms {
+                given.push(Given::Fetch(pull.origin, Vec::new()));
+            }
+            pull.until_ms > now_ms
+        });
+    }
+
+    /// Gives out what can go out: first what was given out before, then new messages; fetches first, members in turn.
+    pub(crate) fn give_out(&mut self, log: &PartitionLog, now_ms: u64, given: &mut Vec<Given>) {
+        let high_water = log.high_water().offset();
+        let mut batch: Option<RecordBatch> = None;
+        loop {
+            let (offset, again) = match self.ready.first() {
+                Some(offset) => (*offset, true),
+                None if self.next < high_water && self.pending.len() < GROUP_PENDING_MAX => (self.next, false),
+                None => break,
+            };
+            let at_hand = batch.take().filter(|batch| batch.base() <= offset && offset < batch.end());
+            let Some(found) = at_hand.or_else(|| log.batch_at(offset).cloned()) else {
+                // Retention has passed it: `evict` comes before, so there is nothing to give.
+                debug_assert!(false, "offset {offset} of a group is not in the log");
+                break;
+            };
+            let taken =
+                self.give_to_fetch(offset, &found, now_ms) || self.give_to_member(offset, &found, now_ms, given);
+            batch = Some(found);
+            if !taken {
+                break;
+            }
+            if !again {
+                self.next = offset.plus(1);
+            }
+        }
+        for member in &mut self.members {
+            if let Some(assignment) = member.filling.take() {
+                given.push(Given::Member(member.origin, assignment));
+            }
+        }
+        self.pulls.retain_mut(|pull| {
+            if pull.got.is_empty() {
+                return true;
+            }
+            given.push(Given::Fetch(pull.origin, std::mem::take(&mut pull.got)));
+            false
+        });
+    }
+
+    fn give_to_fetch(&mut self, offset: Offset, batch: &RecordBatch, now_ms: u64) -> bool {
+        let Some(at) = self.pulls.iter().position(|pull| pull.left > 0) else { return false };
+        let attempt = self.hold(offset, Holder::Fetch, now_ms.saturating_add(self.ack_wait_ms));
+        let epoch = self.epoch;
+        let pull = &mut self.pulls[at];
+        pull.left -= 1;
+        match pull.got.last_mut() {
+            Some(last) if last.batch.base() == batch.base() => last.records.push(Assigned { offset, attempt }),
+            _ => pull.got.push(Assignment { epoch, batch: batch.clone(), records: vec![Assigned { offset, attempt }] }),
+        }
+        true
+    }
+
+    fn give_to_member(&mut self, offset: Offset, batch: &RecordBatch, now_ms: u64, given: &mut Vec<Given>) -> bool {
+        let last = self.pending.get(&offset).and_then(|pending| pending.last);
+        let count = self.members.len();
+        let order = (0..count).map(|step| (self.turn + step) % count.max(1));
+        let willing: Vec<_> = order.filter(|place| self.members[*place].has_credit()).take(2).collect();
+        // The member that had it last gets it again only when there is no other.
+        let other = willing.iter().find(|place| Some(self.members[**place].origin) != last).copied();
+        let Some(place) = other.or_else(|| willing.first().copied()) else { return false };
+        self.turn = (place + 1) % count.max(1);
+        let member = &self.members[place];
+        let due_ms = if member.acks_by_sending { u64::MAX } else { now_ms.saturating_add(self.ack_wait_ms) };
+        let attempt = self.hold(offset, Holder::Member(member.origin), due_ms);
+        let epoch = self.epoch;
+        let bytes = batch.bytes().len() / usize::try_from(batch.count()).unwrap_or(1).max(1);
+        let member = &mut self.members[place];
+        member.in_flight += 1;
+        member.unsent.push_back((epoch, offset, bytes));
+        member.unsent_bytes += bytes;
+        match &mut member.filling {
+            Some(filling) if filling.batch.base() == batch.base() => filling.records.push(Assigned { offset, attempt }),
+            filling => {
+                let records = vec![Assigned { offset, attempt }];
+                let full = filling.replace(Assignment { epoch, batch: batch.clone(), records });
+                given.extend(full.map(|full| Given::Member(member.origin, full)));
+            }
+        }
+        true
+    }
+
+    /// Notes who holds an offset from now on; says which attempt it is.
+    fn hold(&mut self, offset: Offset, holder: Holder, due_ms: u64) -> u32 {
+        self.ready.remove(&offset);
+        let last = match holder {
+            Holder::Member(origin) => Some(origin),
+            _ => None,
+        };
+        let attempts = self.pending.get(&offset).map_or(0, |pending| pending.attempts).saturating_add(1);
+        self.pending.insert(offset, Pending { holder, attempts, due_ms, last });
+        if due_ms != u64::MAX {
+            self.timed.insert((due_ms, offset));
+        }
+        attempts
+    }
+}

@@ -1,0 +1,255 @@
+//! The groups of a shard's topics: commands to them, and the giving out at the end of a turn. On the core that owns them.
+
+use ringmain_model::limit::{GROUP_MEMBERS_MAX, GROUP_PULLS_MAX, GROUPS_PER_TOPIC_MAX};
+use ringmain_model::{GroupName, Offset, PartitionRef, Refusal};
+
+use crate::command::{Effect, GroupAction, GroupStart, MemberNews, Now, Origin, Progress, Reply, SeekTo};
+use crate::group::{Given, Group, Joining};
+use crate::shard::Shard;
+use crate::topics::{Topic, deleted_meanwhile};
+
+impl Topic {
+    /// Lets groups go past what retention took, and tells their members what that cost.
+    pub(crate) fn evict_from_groups(&mut self, effects: &mut Vec<Effect>) {
+        let start = self.log.log_start().offset();
+        for group in self.groups.values_mut() {
+            let messages = group.evict(start);
+            if messages > 0 {
+                self.lost += messages;
+                let news = MemberNews::Lost { messages, resumed: group.committed() };
+                effects.extend(group.members().map(|to| Effect::Tell { to, news }));
+            }
+        }
+    }
+
+    /// The group of that name, begun at `start` if there is none.
+    fn group_or_begin(&mut self, name: GroupName, start: GroupStart) -> Result<&mut Group, Refusal> {
+        if !self.groups.contains_key(&name) && self.groups.len() >= GROUPS_PER_TOPIC_MAX {
+            return Err(Refusal::busy("this topic has as many groups as it may; delete some"));
+        }
+        let (log_start, end) = (self.log.log_start().offset(), self.log.high_water().offset());
+        let start = match start {
+            GroupStart::Tail => end,
+            GroupStart::Offset(offset) => offset.clamp(log_start, end),
+        };
+        let ack_wait_ms = self.config.ack_wait_ms;
+        Ok(self.groups.entry(name.clone()).or_insert_with(|| Group::new(name, start, ack_wait_ms)))
+    }
+
+    fn seek_target(&self, to: SeekTo) -> Offset {
+        let (start, end) = (self.log.log_start().offset(), self.log.high_water().offset());
+        match to {
+            SeekTo::Offset(offset) => offset.clamp(start, end),
+            SeekTo::Time(time_us) => self.log.offset_at_time(time_us),
+            SeekTo::Earliest => start,
+            SeekTo::Latest => end,
+        }
+    }
+}
+
+impl Shard {
+    pub(crate) fn join(
+        &mut self,
+        partition: PartitionRef,
+        name: GroupName,
+        start: GroupStart,
+        joining: Joining,
+    ) -> Reply {
+        let Some(topic) = self.topics.get_mut(&partition.incarnation) else {
+            return Reply::Refused(deleted_meanwhile());
+        };
+        let high_water = topic.log.high_water();
+        let group = match topic.group_or_begin(name, start) {
+            Ok(group) => group,
+            Err(refusal) => return Reply::Refused(refusal),
+        };
+        if group.member_count() >= GROUP_MEMBERS_MAX {
+            return Reply::Refused(Refusal::busy("this group has as many members as it may"));
+        }
+        group.join(joining);
+        group.list(partition.incarnation, &mut self.listed_groups);
+        Reply::Joined { epoch: group.epoch(), high_water }
+    }
+
+    fn group_mut(&mut self, partition: PartitionRef, name: &GroupName) -> Result<&mut Group, Refusal> {
+        let topic = self.topics.get_mut(&partition.incarnation).ok_or_else(deleted_meanwhile)?;
+        let group = topic.groups.get_mut(name).ok_or_else(|| Refusal::group_not_found(name.as_str()))?;
+        group.list(partition.incarnation, &mut self.listed_groups);
+        Ok(group)
+    }
+
+    pub(crate) fn leave(&mut self, origin: Origin, partition: PartitionRef, name: &GroupName) -> Reply {
+        if let Ok(group) = self.group_mut(partition, name) {
+            group.leave(origin);
+        }
+        Reply::Noted
+    }
+
+    pub(crate) fn progress(
+        &mut self,
+        now: Now,
+        origin: Origin,
+        partition: PartitionRef,
+        name: &GroupName,
+        progress: Progress,
+    ) -> Reply {
+        let group = match self.group_mut(partition, name) {
+            Ok(group) => group,
+            Err(refusal) => return Reply::Refused(refusal),
+        };
+        group.sent(origin, progress.sent);
+        for (epoch, offset) in progress.acks {
+            group.ack(epoch, offset);
+        }
+        for nack in progress.nacks {
+            group.nack(nack.epoch, nack.offset, Some(origin), now.monotonic_ms, nack.delay_ms);
+        }
+        if let Some(in_flight_max) = progress.in_flight_max {
+            group.set_in_flight_max(origin, in_flight_max);
+        }
+        Reply::Noted
+    }
+
+    pub(crate) fn list_groups(&self, partition: PartitionRef) -> Reply {
+        match self.topics.get(&partition.incarnation) {
+            Some(topic) => Reply::Groups(topic.group_stats()),
+            None => Reply::Refused(deleted_meanwhile()),
+        }
+    }
+
+    /// Does what was asked of a group; a pull is answered later.
+    pub(crate) fn group_action(
+        &mut self,
+        now: Now,
+        origin: Origin,
+        partition: PartitionRef,
+        name: GroupName,
+        action: GroupAction,
+        effects: &mut Vec<Effect>,
+    ) -> Option<Reply> {
+        let outcome = match action {
+            GroupAction::Stat => self.stat_group(partition, &name),
+            GroupAction::Delete => self.delete_group(partition, &name, effects),
+            GroupAction::Seek(to) => {
+                // What this turn admitted counts as published.
+                self.close_batch(partition, effects);
+                self.seek_group(partition, &name, to, effects)
+            }
+            GroupAction::Pull { start, count, wait_ms } => {
+                self.close_batch(partition, effects);
+                let until_ms = now.monotonic_ms.saturating_add(wait_ms);
+                return self.pull(origin, partition, name, start, count, until_ms).err().map(Reply::Refused);
+            }
+            GroupAction::Ack { epoch, offsets } => self.group_mut(partition, &name).map(|group| {
+                let epoch = epoch.unwrap_or(group.epoch());
+                let new = offsets.into_iter().filter(|offset| group.ack(epoch, *offset)).count();
+                Reply::Acknowledged(new as u64)
+            }),
+            GroupAction::Nack { epoch, offsets, delay_ms } => self.group_mut(partition, &name).map(|group| {
+                let epoch = epoch.unwrap_or(group.epoch());
+                let nacked = |offset: &Offset| group.nack(epoch, *offset, None, now.monotonic_ms, delay_ms);
+                Reply::Acknowledged(offsets.iter().copied().filter(nacked).count() as u64)
+            }),
+        };
+        Some(outcome.unwrap_or_else(Reply::Refused))
+    }
+
+    fn stat_group(&self, partition: PartitionRef, name: &GroupName) -> Result<Reply, Refusal> {
+        let topic = self.topics.get(&partition.incarnation).ok_or_else(deleted_meanwhile)?;
+        let group = topic.groups.get(name).ok_or_else(|| Refusal::group_not_found(name.as_str()))?;
+        Ok(Reply::Group(group.stats(topic.log.high_water().offset())))
+    }
+
+    fn delete_group(
+        &mut self,
+        partition: PartitionRef,
+        name: &GroupName,
+        effects: &mut Vec<Effect>,
+    ) -> Result<Reply, Refusal> {
+        let topic = self.topics.get_mut(&partition.incarnation).ok_or_else(deleted_meanwhile)?;
+        let mut group = topic.groups.remove(name).ok_or_else(|| Refusal::group_not_found(name.as_str()))?;
+        self.due_groups.retain(|(_, of, group)| *of != partition.incarnation || group != name);
+        for to in group.take_pulls() {
+            effects.push(Effect::Reply { to, reply: Reply::Refused(Refusal::group_not_found(name.as_str())) });
+        }
+        effects.extend(group.members().map(|to| Effect::Tell { to, news: MemberNews::GroupDeleted }));
+        Ok(Reply::Deleted)
+    }
+
+    fn seek_group(
+        &mut self,
+        partition: PartitionRef,
+        name: &GroupName,
+        to: SeekTo,
+        effects: &mut Vec<Effect>,
+    ) -> Result<Reply, Refusal> {
+        let topic = self.topics.get_mut(&partition.incarnation).ok_or_else(deleted_meanwhile)?;
+        let target = topic.seek_target(to);
+        let high_water = topic.log.high_water().offset();
+        let group = topic.groups.get_mut(name).ok_or_else(|| Refusal::group_not_found(name.as_str()))?;
+        group.seek(target);
+        group.list(partition.incarnation, &mut self.listed_groups);
+        let news = MemberNews::Moved { epoch: group.epoch(), next: target };
+        effects.extend(group.members().map(|to| Effect::Tell { to, news }));
+        Ok(Reply::Group(group.stats(high_water)))
+    }
+
+    fn pull(
+        &mut self,
+        origin: Origin,
+        partition: PartitionRef,
+        name: GroupName,
+        start: GroupStart,
+        count: u32,
+        until_ms: u64,
+    ) -> Result<(), Refusal> {
+        let topic = self.topics.get_mut(&partition.incarnation).ok_or_else(deleted_meanwhile)?;
+        let group = topic.group_or_begin(name, start)?;
+        if group.pull_count() >= GROUP_PULLS_MAX {
+            return Err(Refusal::busy("as many fetches of this group wait as may"));
+        }
+        group.pull(origin, count, until_ms);
+        group.list(partition.incarnation, &mut self.listed_groups);
+        Ok(())
+    }
+
+    /// Gives out what listed groups have, and notes when to look at them again.
+    pub(crate) fn serve_groups(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        let mut given = Vec::new();
+        for (incarnation, name) in std::mem::take(&mut self.listed_groups) {
+            let Some(topic) = self.topics.get_mut(&incarnation) else { continue };
+            let Some(group) = topic.groups.get_mut(&name) else { continue };
+            group.unlist();
+            group.free_due(now.monotonic_ms);
+            group.give_out(&topic.log, now.monotonic_ms, &mut given);
+            group.end_pulls(now.monotonic_ms, &mut given);
+            let (epoch, partition) = (group.epoch(), PartitionRef { incarnation, partition: 0 });
+            effects.extend(given.drain(..).map(|given| match given {
+                Given::Member(to, assignment) => Effect::Assign { to, assignment },
+                Given::Fetch(to, assignments) => {
+                    Effect::Reply { to, reply: Reply::Pulled { partition, epoch, assignments } }
+                }
+            }));
+            let due_ms = group.next_due_ms();
+            if let Some(due_ms) = due_ms.filter(|due_ms| group.scheduled_ms.is_none_or(|scheduled| *due_ms < scheduled))
+            {
+                if let Some(scheduled) = group.scheduled_ms.replace(due_ms) {
+                    self.due_groups.remove(&(scheduled, incarnation, name.clone()));
+                }
+                self.due_groups.insert((due_ms, incarnation, name));
+            }
+        }
+    }
+
+    /// Lists the groups whose time has come: what is due goes out at the end of the turn.
+    pub(crate) fn list_due_groups(&mut self, now: Now) {
+        while self.due_groups.first().is_some_and(|(due_ms, ..)| *due_ms <= now.monotonic_ms) {
+            let Some((_, incarnation, name)) = self.due_groups.pop_first() else { break };
+            let topic = self.topics.get_mut(&incarnation);
+            if let Some(group) = topic.and_then(|topic| topic.groups.get_mut(&name)) {
+                group.scheduled_ms = None;
+                group.list(incarnation, &mut self.listed_groups);
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! What a request for a stream asks for, whatever its protocol: where it starts, in which form, in which group. On its core.
+
+use ringmain_driver::{Io, Join, Protocol, Requested, SlowReader, StartAt};
+use ringmain_model::limit::{MEMBER_IN_FLIGHT_DEFAULT, MEMBER_IN_FLIGHT_MAX};
+use ringmain_model::{GroupName, Offset, Position, ResumeToken, TopicName};
+use ringmain_wire::http::{RequestHead, Target};
+
+use super::problem::Problem;
+use super::query::{number, number_within, word};
+
+/// How a message is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Format {
+    /// As JSON, its payload in base64.
+    Json,
+    /// The payload alone: text over SSE, a binary frame over WebSocket.
+    Raw,
+}
+
+/// The protocol of a stream, and what its handshake needs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Face {
+    Sse,
+    WebSocket {
+        /// Value of `Sec-WebSocket-Accept`.
+        accept: String,
+        /// The subprotocol agreed on.
+        protocol: Option<&'static str>,
+    },
+}
+
+/// A stream that is asked for.
+#[derive(Debug)]
+pub(super) struct Opening {
+    pub(super) topic: TopicName,
+    pub(super) group: Option<GroupName>,
+    pub(super) format: Format,
+    pub(super) face: Face,
+    start: StartAt,
+    /// Where a new group starts.
+    group_start: Option<Offset>,
+    in_flight_max: u32,
+    slow: SlowReader,
+}
+
+impl Opening {
+    pub(super) fn read(
+        topic: TopicName,
+        face: Face,
+        head: &RequestHead<'_>,
+        target: &Target<'_>,
+    ) -> Result<Self, Problem> {
+        let group = match target.query_value("group").filter(|group| !group.is_empty()) {
+            Some(name) => Some(GroupName::new(&name).map_err(|error| Problem::parameter(error.to_string()))?),
+            None => None,
+        };
+        let slow = [("lag", SlowReader::Lag), ("skip", SlowReader::Skip), ("close", SlowReader::Close)];
+        let formats = [("json", Format::Json), ("raw", Format::Raw)];
+        let from_offset = number(target, "from_offset")?.map(Offset);
+        // Browsers never come back after a refusal, and send what they last heard, from whomever: an unreadable header is told
+        // as a gap. A query was written by somebody who can mend it.
+        let start = match resume_texts(head, target) {
+            (Some(text), _) => start_of(&text).unwrap_or(StartAt::Lost),
+            (None, Some(text)) => start_of(&text)?,
+            (None, None) => from_offset.map_or(StartAt::Tail, StartAt::Offset),
+        };
+        let in_flight = 1..=u64::from(MEMBER_IN_FLIGHT_MAX);
+        let in_flight_max = number_within(target, "max_in_flight", in_flight, u64::from(MEMBER_IN_FLIGHT_DEFAULT))?;
+        Ok(Self {
+            topic,
+            group,
+            format: word(target, "format", &formats)?.unwrap_or(Format::Json),
+            face,
+            start,
+            group_start: from_offset,
+            in_flight_max: u32::try_from(in_flight_max).unwrap_or(MEMBER_IN_FLIGHT_MAX),
+            slow: word(target, "slow", &slow)?.unwrap_or_default(),
+        })
+    }
+
+    /// Asks the broker for it.
+    pub(super) fn ask(&self, io: &mut Io<'_>) {
+        let protocol = match self.face {
+            Face::Sse => Protocol::Sse,
+            Face::WebSocket { .. } => Protocol::WebSocket,
+        };
+        match &self.group {
+            None => io.subscribe(self.topic.clone(), self.start, protocol, self.slow),
+            Some(group) => io.join(Join {
+                topic: self.topic.clone(),
+                group: group.clone(),
+                start: self.group_start,
+                in_flight_max: self.in_flight_max,
+                protocol,
+            }),
+        }
+    }
+
+    /// Where reading begins, when the end of the partition is `at`; `None` when a gap will say it, and for groups.
+    pub(super) fn begins_at(&self, at: Position) -> Option<Offset> {
+        match self.start {
+            _ if self.group.is_some() => None,
+            StartAt::Tail => Some(at.next),
+            StartAt::Offset(offset) => Some(offset.min(at.next)),
+            StartAt::Position(position) if position.partition == at.partition => Some(position.next.min(at.next)),
+            StartAt::Position(_) | StartAt::Lost => None,
+        }
+    }
+}
+
+/// The cursor that a client brings back, by header and by query: the header wins, because after the first reconnect a
+/// browser sends both, and the query is the older one. The names in the query are those that polyfills use.
+fn resume_texts(head: &RequestHead<'_>, target: &Target<'_>) -> (Option<String>, Option<String>) {
+    let header = head.headers.get("last-event-id").map(|value| String::from_utf8_lossy(value).into_owned());
+    let names = ["last_event_id", "lastEventId", "evs_last_event_id", "Last-Event-ID"];
+    let query = names.iter().find_map(|name| target.query_value(name)).map(std::borrow::Cow::into_owned);
+    (header.filter(|text| !text.is_empty()), query.filter(|text| !text.is_empty()))
+}
+
+fn start_of(text: &str) -> Result<StartAt, Problem> {
+    match ResumeToken::decode(text).map_err(|error| Problem::new(400, "invalid_resume_token", error.to_string()))? {
+        ResumeToken::LastSeen(offset) => Ok(StartAt::Offset(offset.plus(1))),
+        ResumeToken::Positions(positions) => match positions[..] {
+            [position] => Ok(StartAt::Position(position)),
+            _ => Err(Problem::new(
+                400,
+                "invalid_resume_token",
+                "this resume token is of a stream of several topics: leave it out",
+            )),
+        },
+    }
+}
+
+/// A gap as both protocols tell it.
+pub(super) fn gap_json(requested: Requested, resumed: Offset) -> String {
+    let requested = match requested {
+        Requested::Offset(offset) => offset.to_string(),
+        Requested::Unreadable => "null".to_owned(),
+    };
+    format!(r#"{{"requested":{requested},"resumed":{resumed}}}"#)
+}

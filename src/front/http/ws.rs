@@ -1,0 +1,441 @@
+//! WebSocket: a subscriber's frames out, and what it says in: acknowledgements, publishes, pings. On its core.
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+use ringmain_driver::{Answer, Close, Delivery, GroupWish, Io, Request, Requested};
+use ringmain_engine::{Assignment, RecordBatch, Reply};
+use ringmain_model::limit::{ACK_OFFSETS_MAX, MEMBER_IN_FLIGHT_MAX, NACK_DELAY_MS_MAX, SOCKET_REQUESTS_MAX};
+use ringmain_model::{GroupName, Offset, TopicName};
+use ringmain_wire::http::{ResponseBody, ResponseHead, Version, encode_response_head};
+use ringmain_wire::json::timestamp_text;
+use ringmain_wire::ws::{Decoder, Event, Opcode, Role, close_frame, frame, frame_header, text_frame};
+use serde_json::{Value, json};
+use smallvec::SmallVec;
+
+use super::HttpFront;
+use super::fetch::encode_record;
+use super::problem::Problem;
+use super::publish::message_of_json;
+use super::respond::Context;
+use super::sse::{EncodedBatch, assigned_records};
+use super::subscribe::{Format, Opening, gap_json};
+
+/// The subprotocol whose clients are told what is not a message.
+pub(super) const EXTENDED: &str = "ringmain.v1";
+/// Heartbeats without a sign of life, from a client that gave some before, after which it counts as gone.
+const SILENT_HEARTBEATS_MAX: u64 = 4;
+
+/// Bytes of all frames of one batch, made once on a core: JSON and raw.
+#[derive(Debug, Default)]
+pub(crate) struct SharedFrames {
+    json: Option<(Bytes, u32)>,
+    raw: Option<(Bytes, u32)>,
+}
+
+/// What the group of a member gave it, and it has not acknowledged.
+#[derive(Debug)]
+struct Member {
+    group: GroupName,
+    /// The epoch in which each offset was got.
+    held: HashMap<Offset, u64>,
+    /// The group's epoch, as far as this connection has heard.
+    epoch: u64,
+}
+
+/// A question of the client that waits for its answer.
+#[derive(Debug)]
+enum Asked {
+    Publish { reference: Value },
+    Ack { word: Value, reference: Value },
+}
+
+/// What the connection is for.
+#[derive(Debug)]
+enum Purpose {
+    /// Messages of a topic.
+    Subscriber { topic: TopicName, member: Option<Box<Member>> },
+    /// Sends back what comes: for conformance suites.
+    Echo,
+}
+
+/// A WebSocket connection after its handshake.
+#[derive(Debug)]
+pub(super) struct Socket {
+    decoder: Decoder,
+    purpose: Purpose,
+    format: Format,
+    /// The client knows [`EXTENDED`].
+    extended: bool,
+    /// A close frame was sent: nothing follows it.
+    closed: bool,
+    asked: HashMap<u64, Asked>,
+    next_request: u64,
+    /// When something was last sent or heard, monotonic milliseconds.
+    pub(super) spoke_ms: u64,
+    heard_ms: u64,
+    /// The client has answered a ping.
+    answers_pings: bool,
+}
+
+/// Writes the answer that ends HTTP on the connection.
+pub(super) fn write_switch(
+    context: &Context,
+    front: &HttpFront,
+    accept: &str,
+    protocol: Option<&str>,
+    out: &mut Vec<u8>,
+) {
+    let mut headers: SmallVec<[(&str, &str); 4]> = SmallVec::new();
+    headers.push(("Upgrade", "websocket"));
+    headers.push(("Connection", "Upgrade"));
+    headers.push(("Sec-WebSocket-Accept", accept));
+    headers.extend(protocol.map(|protocol| ("Sec-WebSocket-Protocol", protocol)));
+    let head = ResponseHead {
+        status: 101,
+        headers: &headers,
+        body: ResponseBody::None,
+        close: false,
+        version: context.version,
+    };
+    debug_assert!(context.version == Version::Http11, "the handshake is of HTTP/1.1");
+    encode_response_head(out, &front.date, &head);
+}
+
+impl Socket {
+    /// A subscriber whose subscription stands.
+    pub(super) fn open(opening: &Opening, extended: bool, front: &HttpFront, io: &mut Io<'_>) -> Self {
+        let member = opening.group.clone().map(|group| Box::new(Member { group, held: HashMap::new(), epoch: 0 }));
+        // A subscriber may be as slow as it likes: it holds a cursor and not a queue.
+        io.limit_write_stall(false);
+        let topic = opening.topic.clone();
+        let purpose = Purpose::Subscriber { topic, member };
+        Self::new(purpose, opening.format, extended, front.settings.body_bytes_max, io)
+    }
+
+    /// A connection that sends back what comes.
+    pub(super) fn echo(front: &HttpFront, io: &Io<'_>) -> Self {
+        // Suites send up to 16 MiB in a message, whatever the limit on bodies is.
+        Self::new(Purpose::Echo, Format::Raw, false, front.settings.body_bytes_max.max(64 << 20), io)
+    }
+
+    fn new(purpose: Purpose, format: Format, extended: bool, message_bytes_max: usize, io: &Io<'_>) -> Self {
+        let now_ms = io.now().monotonic_ms;
+        Self {
+            decoder: Decoder::new(Role::Server, message_bytes_max),
+            purpose,
+            format,
+            extended,
+            closed: false,
+            asked: HashMap::new(),
+            // Numbers of requests before the handshake stay below.
+            next_request: 1 << 32,
+            spoke_ms: now_ms,
+            heard_ms: now_ms,
+            answers_pings: false,
+        }
+    }
+
+    pub(super) fn on_bytes(&mut self, front: &HttpFront, bytes: &[u8], io: &mut Io<'_>) {
+        self.heard_ms = io.now().monotonic_ms;
+        let mut events = Vec::new();
+        let outcome = self.decoder.feed(bytes, &mut events);
+        for event in events {
+            if self.closed {
+                return;
+            }
+            self.on_event(front, event, io);
+        }
+        if let Err(fault) = outcome {
+            self.close(fault.code, &fault.message, io);
+        }
+        io.want_input(self.asked.len() < SOCKET_REQUESTS_MAX);
+    }
+
+    fn on_event(&mut self, front: &HttpFront, event: Event, io: &mut Io<'_>) {
+        match (event, &self.purpose) {
+            (Event::Ping(payload), _) => frame(io.output(), Opcode::Pong, &payload, None),
+            (Event::Pong(_), _) => self.answers_pings = true,
+            (Event::Close { code, .. }, _) => {
+                self.close(code.unwrap_or(1000), "", io);
+            }
+            (Event::Text(text), Purpose::Echo) => text_frame(io.output(), text.as_bytes()),
+            (Event::Binary(bytes), Purpose::Echo) => frame(io.output(), Opcode::Binary, &bytes, None),
+            (Event::Text(text), Purpose::Subscriber { .. }) => self.on_text(front, &text, io),
+            (Event::Binary(_), Purpose::Subscriber { .. }) => {
+                self.close(1003, "say what you have to say as JSON in text frames", io);
+            }
+        }
+    }
+
+    /// Sends a close frame and ends the connection once it is out; the client's own close frame is read over.
+    pub(super) fn close(&mut self, code: u16, reason: &str, io: &mut Io<'_>) {
+        if !std::mem::replace(&mut self.closed, true) {
+            close_frame(io.output(), code, reason);
+            io.unsubscribe();
+            io.close(if self.decoder.is_closed() { Close::Flush } else { Close::Linger });
+        }
+    }
+
+    /// The broker goes down. Only clients of ours are told by a close frame: others would take it for the end of the topic, and
+    /// come back only to a connection that was cut.
+    pub(super) fn on_shutdown(&mut self, io: &mut Io<'_>) {
+        if self.extended {
+            self.close(1001, "the broker is going down: come back in a moment", io);
+        } else {
+            self.closed = true;
+            io.close(Close::Flush);
+        }
+    }
+
+    fn on_text(&mut self, front: &HttpFront, text: &str, io: &mut Io<'_>) {
+        let Ok(Value::Object(mut frame)) = serde_json::from_str::<Value>(text) else {
+            return self.complain(&Problem::parameter("a frame is a JSON object, like {\"ack\":7}"), Value::Null, io);
+        };
+        let reference = frame.remove("ref").unwrap_or_default();
+        let outcome = if let Some(word) = frame.remove("ack") {
+            self.on_ack(word, &reference, io)
+        } else if let Some(offset) = frame.remove("nack") {
+            self.on_nack(&offset, frame.get("delay_ms"), io)
+        } else if let Some(publish) = frame.remove("publish") {
+            self.on_publish(front, &publish, &reference, io)
+        } else if let Some(messages) = frame.remove("credit") {
+            self.on_credit(&messages, io)
+        } else if let Some(word) = frame.remove("ping") {
+            self.say(&json!({ "pong": word }), io);
+            Ok(())
+        } else {
+            Err(Problem::parameter("a frame has one of ack, nack, publish, credit and ping"))
+        };
+        if let Err(problem) = outcome {
+            self.complain(&problem, reference, io);
+        }
+    }
+
+    /// Tells of a mistake: to those who asked with a reference, and to clients of ours. Others would take it for a message.
+    fn complain(&mut self, problem: &Problem, reference: Value, io: &mut Io<'_>) {
+        if self.extended || !reference.is_null() {
+            let error = json!({ "status": problem.status, "code": problem.code, "message": problem.message });
+            let mut frame = json!({ "error": error });
+            if !reference.is_null() {
+                frame["ref"] = reference;
+            }
+            self.say(&frame, io);
+        }
+    }
+
+    fn say(&mut self, frame: &Value, io: &mut Io<'_>) {
+        if !self.closed {
+            self.spoke_ms = io.now().monotonic_ms;
+            text_frame(io.output(), frame.to_string().as_bytes());
+        }
+    }
+
+    fn member(&mut self) -> Result<&mut Member, Problem> {
+        match &mut self.purpose {
+            Purpose::Subscriber { member: Some(member), .. } => Ok(member),
+            _ => Err(Problem::parameter("only members of a group acknowledge: subscribe with ?group=")),
+        }
+    }
+
+    fn on_ack(&mut self, word: Value, reference: &Value, io: &mut Io<'_>) -> Result<(), Problem> {
+        let offsets = offsets(&word)?;
+        let asked = !reference.is_null();
+        let member = self.member()?;
+        let epoch = member.epoch;
+        let mut current = Vec::new();
+        for offset in offsets {
+            // What the member never got, or has acknowledged, is nothing to tell the owner.
+            let Some(got_in) = member.held.remove(&offset) else { continue };
+            if asked && got_in == epoch {
+                current.push(offset);
+            } else {
+                io.ack(got_in, offset);
+            }
+        }
+        if asked {
+            let (group, wish) = (member.group.clone(), GroupWish::Ack { epoch: Some(epoch), offsets: current });
+            if let Purpose::Subscriber { topic, .. } = &self.purpose {
+                let what = Request::Group { topic: topic.clone(), group, wish };
+                self.ask(Asked::Ack { word, reference: reference.clone() }, what, io);
+            }
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, asked: Asked, what: Request, io: &mut Io<'_>) {
+        let number = self.next_request;
+        self.next_request += 1;
+        self.asked.insert(number, asked);
+        io.ask(number, what);
+    }
+
+    fn on_nack(&mut self, offset: &Value, delay_ms: Option<&Value>, io: &mut Io<'_>) -> Result<(), Problem> {
+        let delay_ms = delay_ms.map_or(Some(0), Value::as_u64).filter(|delay_ms| *delay_ms <= NACK_DELAY_MS_MAX);
+        let delay_ms = delay_ms
+            .ok_or_else(|| Problem::parameter(format!("delay_ms is a number from 0 to {NACK_DELAY_MS_MAX}")))?;
+        let offsets = offsets(offset)?;
+        let member = self.member()?;
+        for offset in offsets {
+            if let Some(epoch) = member.held.remove(&offset) {
+                io.nack(epoch, offset, delay_ms);
+            }
+        }
+        Ok(())
+    }
+
+    fn on_credit(&mut self, messages: &Value, io: &mut Io<'_>) -> Result<(), Problem> {
+        self.member()?;
+        let messages = messages.as_u64().and_then(|messages| u32::try_from(messages).ok());
+        match messages.filter(|messages| *messages <= MEMBER_IN_FLIGHT_MAX) {
+            Some(messages) => {
+                io.hold_at_most(messages);
+                Ok(())
+            }
+            None => Err(Problem::parameter(format!("credit is a number from 0 to {MEMBER_IN_FLIGHT_MAX}"))),
+        }
+    }
+
+    fn on_publish(
+        &mut self,
+        front: &HttpFront,
+        publish: &Value,
+        reference: &Value,
+        io: &mut Io<'_>,
+    ) -> Result<(), Problem> {
+        let Purpose::Subscriber { topic, .. } = &self.purpose else { return Ok(()) };
+        let message = message_of_json(publish.to_string().as_bytes(), front.settings.message_bytes_max)?;
+        let what = Request::Publish { name: topic.clone(), message };
+        self.ask(Asked::Publish { reference: reference.clone() }, what, io);
+        Ok(())
+    }
+
+    pub(super) fn on_answer(&mut self, number: u64, answer: Answer, io: &mut Io<'_>) {
+        let Some(asked) = self.asked.remove(&number) else { return };
+        io.want_input(self.asked.len() < SOCKET_REQUESTS_MAX);
+        let Answer::Reply(reply) = answer else { return };
+        match (asked, reply) {
+            (Asked::Publish { reference } | Asked::Ack { reference, .. }, Reply::Refused(refusal)) => {
+                self.complain(&refusal.into(), reference, io);
+            }
+            (Asked::Publish { reference }, Reply::Published { offset, time_us }) if !reference.is_null() => {
+                let Purpose::Subscriber { topic, .. } = &self.purpose else { return };
+                let timestamp = timestamp_text(time_us);
+                let published = json!({ "offset": offset.0, "topic": topic.as_str(), "timestamp": timestamp });
+                self.say(&json!({ "published": published, "ref": reference }), io);
+            }
+            (Asked::Ack { word, reference }, Reply::Acknowledged(_)) => {
+                self.say(&json!({ "acked": word, "ref": reference }), io);
+            }
+            _ => {}
+        }
+    }
+
+    /// Sends records: shared bytes when the whole batch is wanted, its own otherwise.
+    pub(super) fn deliver(&mut self, delivery: Delivery<'_, EncodedBatch>, io: &mut Io<'_>) {
+        if self.closed {
+            return;
+        }
+        self.spoke_ms = io.now().monotonic_ms;
+        let Delivery { batch, from, topic, encoded } = delivery;
+        let (bytes, messages) = match encoded.filter(|_| from <= batch.base()) {
+            Some(shared) => {
+                let place = match self.format {
+                    Format::Json => &mut shared.frames.json,
+                    Format::Raw => &mut shared.frames.raw,
+                };
+                place.get_or_insert_with(|| frames(batch, from, topic, self.format)).clone()
+            }
+            None => frames(batch, from, topic, self.format),
+        };
+        io.send(bytes, messages);
+    }
+
+    /// Sends what its group gave.
+    pub(super) fn assign(&mut self, topic: &TopicName, assignment: &Assignment, io: &mut Io<'_>) {
+        if self.closed {
+            return;
+        }
+        self.spoke_ms = io.now().monotonic_ms;
+        let format = self.format;
+        let (mut out, mut json, mut messages) = (Vec::new(), Vec::new(), 0);
+        for (record, attempt) in assigned_records(assignment) {
+            match format {
+                Format::Json => {
+                    json.clear();
+                    encode_record(&mut json, assignment.batch.partition(), topic, &record, attempt);
+                    text_frame(&mut out, &json);
+                }
+                Format::Raw => frame(&mut out, Opcode::Binary, record.payload, None),
+            }
+            messages += 1;
+            if let Ok(member) = self.member() {
+                member.epoch = assignment.epoch;
+                member.held.insert(record.offset, assignment.epoch);
+            }
+        }
+        io.send(Bytes::from(out), messages);
+    }
+
+    pub(super) fn tell_gap(&mut self, requested: Requested, resumed: Offset, io: &mut Io<'_>) {
+        self.tell("gap", &gap_json(requested, resumed), io);
+    }
+
+    /// The group was made to seek: what is held from before does not count any more.
+    pub(super) fn move_to(&mut self, epoch: u64, next: Offset, io: &mut Io<'_>) {
+        if let Ok(member) = self.member() {
+            member.epoch = epoch;
+            member.held.retain(|_, got_in| *got_in == epoch);
+        }
+        self.tell("moved", &format!(r#"{{"next":{next}}}"#), io);
+    }
+
+    /// Tells of something that is not a message: to clients of ours alone.
+    pub(super) fn tell(&mut self, name: &str, json: &str, io: &mut Io<'_>) {
+        if self.extended && !self.closed {
+            text_frame(io.output(), format!(r#"{{"{name}":{json}}}"#).as_bytes());
+        }
+    }
+
+    /// Asks for a sign of life, and cuts off who gave some before and gives none any more.
+    pub(super) fn beat(&mut self, heartbeat_ms: u64, io: &mut Io<'_>) {
+        let now_ms = io.now().monotonic_ms;
+        self.spoke_ms = now_ms;
+        if self.answers_pings && now_ms >= self.heard_ms + SILENT_HEARTBEATS_MAX * heartbeat_ms {
+            io.close(Close::Abort);
+        } else if io.output_bytes() == 0 && !self.closed {
+            frame(io.output(), Opcode::Ping, b"", None);
+        }
+    }
+}
+
+/// The offsets of `7` or `[7,9]`.
+pub(super) fn offsets(word: &Value) -> Result<Vec<Offset>, Problem> {
+    let list = match word {
+        Value::Array(list) => list.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    if list.len() > ACK_OFFSETS_MAX {
+        return Err(Problem::parameter(format!("at most {ACK_OFFSETS_MAX} offsets at a time")));
+    }
+    let offsets: Option<Vec<_>> = list.iter().map(|offset| offset.as_u64().map(Offset)).collect();
+    offsets.ok_or_else(|| Problem::parameter("an offset is a number, several are an array of numbers"))
+}
+
+fn frames(batch: &RecordBatch, from: Offset, topic: &TopicName, format: Format) -> (Bytes, u32) {
+    let mut out = Vec::with_capacity(batch.bytes().len() * 3 / 2 + 256);
+    let (mut json, mut messages) = (Vec::new(), 0);
+    for record in batch.records_from(from) {
+        match format {
+            Format::Json => {
+                json.clear();
+                encode_record(&mut json, batch.partition(), topic, &record, None);
+                frame_header(&mut out, Opcode::Text, json.len());
+                out.extend_from_slice(&json);
+            }
+            Format::Raw => frame(&mut out, Opcode::Binary, record.payload, None),
+        }
+        messages += 1;
+    }
+    out.shrink_to_fit();
+    (Bytes::from(out), messages)
+}
