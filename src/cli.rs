@@ -1,11 +1,13 @@
 //! The command line: what `ringmain` understands, and how each word ends; on the main thread.
 
 mod client;
+mod group;
 mod output;
 mod publish;
 mod serve;
 mod subscribe;
 mod topic;
+mod work;
 
 use std::process::ExitCode;
 
@@ -57,13 +59,19 @@ A file .env in the working directory may hold the same variables.")]
     /// Print a topic's messages as they come
     #[command(after_help = "Examples:
   ringmain subscribe payments
-  ringmain subscribe payments --from 0 --count 10 --json | jq .offset")]
+  ringmain subscribe payments --from 0 --count 10 --json | jq .offset
+  ringmain subscribe payments --group billing     share the work, acknowledge what was printed")]
     Subscribe(subscribe::SubscribeFlags),
     /// Make, list, show and delete topics
     #[command(after_help = "Examples:
   ringmain topic create payments --max-messages 100000
   ringmain topic list --json")]
     Topic(topic::TopicFlags),
+    /// List, show, move and delete consumer groups
+    #[command(after_help = "Examples:
+  ringmain group list payments
+  ringmain group seek payments billing --earliest")]
+    Group(group::GroupFlags),
 }
 
 /// Where the broker is.
@@ -81,6 +89,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Publish(flags) => publish::run(&flags),
         Command::Subscribe(flags) => subscribe::run(&flags),
         Command::Topic(flags) => topic::run(&flags),
+        Command::Group(flags) => group::run(&flags),
     };
     match outcome {
         Ok(()) | Err(Failure::OutputClosed) => ExitCode::SUCCESS,

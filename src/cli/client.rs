@@ -34,6 +34,11 @@ pub(super) fn topic_path(topic: &str) -> String {
     format!("/topics/{}", percent_encode_segment(topic))
 }
 
+/// The path of a topic's group.
+pub(super) fn group_path(topic: &str, group: &str) -> String {
+    format!("{}/groups/{}", topic_path(topic), percent_encode_segment(group))
+}
+
 impl Client {
     /// Connects to `http://host:port`.
     pub(super) fn connect(server: &str) -> Result<Self, Failure> {

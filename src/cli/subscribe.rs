@@ -13,18 +13,21 @@ use super::{Failure, ServerFlags};
 #[derive(Args, Debug)]
 pub(super) struct SubscribeFlags {
     /// Topic to read
-    topic: String,
-    /// Offset to start at; without it, only new messages
+    pub(super) topic: String,
+    /// Offset to start at; without it, only new messages. Places a group only when it begins
     #[arg(long, value_name = "OFFSET")]
-    from: Option<u64>,
+    pub(super) from: Option<u64>,
+    /// Share the messages with the other members of that group, and acknowledge what was printed
+    #[arg(long, value_name = "GROUP")]
+    group: Option<String>,
     /// End after that many messages
     #[arg(long, value_name = "MESSAGES")]
-    count: Option<u64>,
+    pub(super) count: Option<u64>,
     /// Print each message as one line of JSON instead of its payload
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
     #[command(flatten)]
-    server: ServerFlags,
+    pub(super) server: ServerFlags,
 }
 
 /// What is remembered from connection to connection.
@@ -38,6 +41,9 @@ struct Reader<'f> {
 }
 
 pub(super) fn run(flags: &SubscribeFlags) -> Result<(), Failure> {
+    if let Some(group) = &flags.group {
+        return super::work::run(flags, group);
+    }
     let retry = Duration::from_secs(1);
     let mut reader = Reader { flags, last_id: None, retry, left: flags.count.unwrap_or(u64::MAX), connected: false };
     while reader.left > 0 {

@@ -50,7 +50,7 @@ enum TopicCommand {
 }
 
 #[derive(Args, Debug)]
-struct SharedFlags {
+pub(super) struct SharedFlags {
     /// Print the broker's answer as JSON
     #[arg(long)]
     json: bool,
@@ -89,12 +89,12 @@ pub(super) fn run(flags: &TopicFlags) -> Result<(), Failure> {
     }
 }
 
-fn ask(shared: &SharedFlags, method: &str, target: &str, body: &[u8]) -> Result<Value, Failure> {
+pub(super) fn ask(shared: &SharedFlags, method: &str, target: &str, body: &[u8]) -> Result<Value, Failure> {
     let headers: &[_] = if body.is_empty() { &[] } else { &[("Content-Type", "application/json")] };
     Client::connect(&shared.server.server)?.ask(method, target, headers, body)?.data()
 }
 
-fn show(shared: &SharedFlags, data: &Value, text: impl FnOnce(&Value) -> String) -> Result<(), Failure> {
+pub(super) fn show(shared: &SharedFlags, data: &Value, text: impl FnOnce(&Value) -> String) -> Result<(), Failure> {
     if shared.json {
         return print(format!("{data}\n").as_bytes());
     }

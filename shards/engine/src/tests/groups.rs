@@ -127,6 +127,8 @@ impl Model {
     }
 
     fn join(&mut self, member: u64, credit: u32) {
+        // A join closes the open batch, and retention with it.
+        self.evict();
         self.model_leave(member);
         let join = Command::Join {
             partition: PARTITION,
@@ -200,6 +202,7 @@ impl Model {
                 }
             }
             Step::Pull(count, wait_ms) => {
+                self.evict();
                 let action = GroupAction::Pull { start: GroupStart::Tail, count, wait_ms };
                 let told = self.ask(50, Command::Group { partition: PARTITION, group: name(), action });
                 let pulled = |effect: &Effect| matches!(effect, Effect::Reply { reply: Reply::Pulled { .. }, .. });
