@@ -1,4 +1,4 @@
-//! `ringmain subscribe --group`: takes messages of a group one fetch after another, and acknowledges what it has printed.
+//! `ringmain subscribe --group`: fetches messages of a group and acknowledges what it has printed; on the main thread.
 
 use ringmain_wire::json::decode_message;
 use serde_json::{Value, json};
