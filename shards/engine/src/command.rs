@@ -281,11 +281,11 @@ pub struct Interest {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
     /// The topic is there, and every core knows it.
-    Created(TopicStats),
+    Created(Box<TopicStats>),
     /// The topic is gone, and every core knows it.
     Deleted,
     /// How the topic stands.
-    Stats(TopicStats),
+    Stats(Box<TopicStats>),
     /// How the shard's topics stand, in no order.
     Listed(Vec<TopicStats>),
     /// The message is stored and visible.
@@ -316,7 +316,7 @@ pub enum Reply {
     /// How the groups stand, by name.
     Groups(Vec<GroupStats>),
     /// How the group stands.
-    Group(GroupStats),
+    Group(Box<GroupStats>),
     /// Messages for a worker without a stream, perhaps none.
     Pulled {
         /// Which partition.

@@ -157,7 +157,7 @@ impl Shard {
     fn stat_group(&self, partition: PartitionRef, name: &GroupName) -> Result<Reply, Refusal> {
         let topic = self.topics.get(&partition.incarnation).ok_or_else(deleted_meanwhile)?;
         let group = topic.groups.get(name).ok_or_else(|| Refusal::group_not_found(name.as_str()))?;
-        Ok(Reply::Group(group.stats(topic.log.high_water().offset())))
+        Ok(Reply::Group(Box::new(group.stats(topic.log.high_water().offset()))))
     }
 
     fn delete_group(
@@ -191,7 +191,7 @@ impl Shard {
         group.list(partition.incarnation, &mut self.listed_groups);
         let news = MemberNews::Moved { epoch: group.epoch(), next: target };
         effects.extend(group.members().map(|to| Effect::Tell { to, news }));
-        Ok(Reply::Group(group.stats(high_water)))
+        Ok(Reply::Group(Box::new(group.stats(high_water))))
     }
 
     fn pull(

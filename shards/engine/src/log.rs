@@ -102,7 +102,9 @@ impl PartitionLog {
 
     /// Gives an admitted message its offset.
     pub(crate) fn append(&mut self, message: &Message, time_us: i64, origin: Origin) {
-        let open = self.open.get_or_insert_with(|| BatchBuilder::new(self.partition, self.log_end.offset()));
+        let bytes_hint = self.batches.back().map_or(0, |last| last.bytes().len() + last.bytes().len() / 16);
+        let open =
+            self.open.get_or_insert_with(|| BatchBuilder::new(self.partition, self.log_end.offset(), bytes_hint));
         let offset = open.push(message, time_us);
         self.log_end.advance(open.end());
         self.waiting.push(Waiting { origin, offset, time_us });

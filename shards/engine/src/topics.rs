@@ -76,7 +76,7 @@ impl Shard {
         );
         if let Some(stats) = self.stats_of(incarnation) {
             let placement = PlacementChange::Add { name, incarnation, shard: self.id };
-            self.announce(origin, placement, Reply::Created(stats), effects);
+            self.announce(origin, placement, Reply::Created(Box::new(stats)), effects);
         }
     }
 
@@ -116,7 +116,9 @@ impl Shard {
     }
 
     pub(crate) fn stat(&self, origin: Origin, incarnation: Incarnation, effects: &mut Vec<Effect>) {
-        let reply = self.stats_of(incarnation).map_or_else(|| Reply::Refused(deleted_meanwhile()), Reply::Stats);
+        let reply = self
+            .stats_of(incarnation)
+            .map_or_else(|| Reply::Refused(deleted_meanwhile()), |stats| Reply::Stats(Box::new(stats)));
         effects.push(Effect::Reply { to: origin, reply });
     }
 

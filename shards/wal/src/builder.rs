@@ -26,10 +26,12 @@ pub struct BatchBuilder {
 }
 
 impl BatchBuilder {
-    /// An empty batch of `partition` whose first record gets the offset `base`.
+    /// An empty batch of `partition` whose first record gets the offset `base`, with room for `bytes_hint` bytes: what the
+    /// batch before it took is a good guess. The hint is bounded by what a batch may hold.
     #[must_use]
-    pub fn new(partition: PartitionRef, base: Offset) -> Self {
-        let mut bytes = vec![0; HEADER_BYTES];
+    pub fn new(partition: PartitionRef, base: Offset, bytes_hint: usize) -> Self {
+        let mut bytes = Vec::with_capacity(bytes_hint.clamp(HEADER_BYTES, BATCH_BYTES_MAX));
+        bytes.resize(HEADER_BYTES, 0);
         bytes[8] = VERSION;
         bytes[12..16].copy_from_slice(&partition.partition.to_le_bytes());
         bytes[16..24].copy_from_slice(&partition.incarnation.0.to_le_bytes());
@@ -49,7 +51,10 @@ impl BatchBuilder {
         if self.count == 0 {
             self.base_time_us = time_us;
             self.bytes[48..56].copy_from_slice(&time_us.to_le_bytes());
-            self.bytes.reserve_exact(encoded_bytes(message));
+            let needed = encoded_bytes(message);
+            if self.bytes.capacity() - self.bytes.len() < needed {
+                self.bytes.reserve_exact(needed);
+            }
         }
         // A clock that went back must not make times before the batch's; one that ran ahead by over an hour saturates.
         let time_delta = u32::try_from(time_us.saturating_sub(self.base_time_us).max(0)).unwrap_or(u32::MAX);
@@ -82,7 +87,10 @@ impl BatchBuilder {
         self.bytes[40..44].copy_from_slice(&self.count.to_le_bytes());
         let checksum = crc32c::crc32c(&self.bytes[4..]);
         self.bytes[..4].copy_from_slice(&checksum.to_le_bytes());
-        self.bytes.shrink_to_fit();
+        // A little slack is cheaper than moving the batch; much of it would count against the memory of the shard.
+        if self.bytes.capacity() > self.bytes.len() + self.bytes.len() / 8 {
+            self.bytes.shrink_to_fit();
+        }
         Some(RecordBatch::finished(Bytes::from(self.bytes), self.base, self.count))
     }
 }

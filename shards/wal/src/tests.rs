@@ -16,7 +16,7 @@ fn message() -> impl Strategy<Value = Message> {
 }
 
 fn build(base: u64, messages: &[(Message, i64)]) -> RecordBatch {
-    let mut builder = BatchBuilder::new(PARTITION, Offset(base));
+    let mut builder = BatchBuilder::new(PARTITION, Offset(base), 0);
     for (message, time_us) in messages {
         builder.push(message, *time_us);
     }
@@ -117,7 +117,7 @@ proptest! {
 
 #[test]
 fn a_batch_is_full_at_its_bound_and_an_empty_one_takes_any_message() {
-    let mut builder = BatchBuilder::new(PARTITION, Offset(0));
+    let mut builder = BatchBuilder::new(PARTITION, Offset(0), 0);
     let large = Message::of(vec![0; 2 << 20]);
     assert_eq!(builder.space_for(&large), BatchSpace::Open);
     builder.push(&large, 0);

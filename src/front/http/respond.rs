@@ -44,22 +44,30 @@ impl Context {
 
     /// Appends an answer of known length.
     pub(super) fn write(&self, out: &mut Vec<u8>, date: &str, response: &Response<'_>) {
-        let mut own: SmallVec<[_; 8]> = SmallVec::new();
-        if let Some(content_type) = response.content_type {
-            own.push(("Content-Type", content_type));
-            own.push(("Cache-Control", "no-store"));
-        }
-        own.extend_from_slice(response.headers);
-        let headers = self.headers(&own);
         let body = if response.body.is_empty() {
             ResponseBody::None
         } else {
             ResponseBody::Length(response.body.len() as u64)
         };
-        out.reserve(512 + response.body.len());
+        out.reserve(256 + response.body.len());
         let head =
-            ResponseHead { status: response.status, headers: &headers, body, close: self.close, version: self.version };
-        encode_response_head(out, date, &head);
+            ResponseHead { status: response.status, headers: &[], body, close: self.close, version: self.version };
+        match (response.content_type, response.headers, &self.origin) {
+            // Most answers: nothing to put together.
+            (Some(content_type), [], None) => {
+                let headers = [("Content-Type", content_type), ("Cache-Control", "no-store")];
+                encode_response_head(out, date, &ResponseHead { headers: &headers, ..head });
+            }
+            (content_type, own, _) => {
+                let mut all: SmallVec<[_; 8]> = SmallVec::new();
+                if let Some(content_type) = content_type {
+                    all.push(("Content-Type", content_type));
+                    all.push(("Cache-Control", "no-store"));
+                }
+                all.extend_from_slice(own);
+                encode_response_head(out, date, &ResponseHead { headers: &self.headers(&all), ..head });
+            }
+        }
         if !self.head_only {
             out.extend_from_slice(response.body);
         }
