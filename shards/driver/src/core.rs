@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use ringmain_engine::{Effect, Event as ShardEvent, Now, Shard};
-use ringmain_model::limit::TURN_EVENTS_MAX;
+use ringmain_model::limit::{TURN_BUNDLES_MAX, TURN_EVENTS_MAX};
 use ringmain_model::{CoreId, PartitionRef};
 use ringmain_uring::{Error as RingError, ListenerId, Ring};
 use slotmap::SlotMap;
@@ -124,7 +124,7 @@ impl<F: Front> Core<F> {
             self.state.counters.turns += 1;
             self.state.counters.completion_overflows = self.ring.overflows();
             let more = self.take_events();
-            self.state.take_lanes();
+            let more = self.state.take_lanes() || more;
             self.state.fire_timers();
             self.state.fire_shards();
             self.state.settle();
@@ -234,12 +234,15 @@ impl<F: Front> State<F> {
         }
     }
 
-    pub(crate) fn take_lanes(&mut self) {
-        while let Some((core, bundle)) = self.lanes.receive() {
+    /// Takes what other cores said; says whether there may be more.
+    pub(crate) fn take_lanes(&mut self) -> bool {
+        for _ in 0..TURN_BUNDLES_MAX {
+            let Some((core, bundle)) = self.lanes.receive() else { return false };
             for item in bundle {
                 self.take_item(core, item);
             }
         }
+        true
     }
 
     /// Lets shards and sessions answer each other until nothing is left to say, or the turn is long enough.

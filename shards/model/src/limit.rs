@@ -173,6 +173,9 @@ pub const ACK_OFFSETS_MAX: usize = 65_536;
 /// Events that one turn takes from the kernel before it goes on to the lanes.
 pub const TURN_EVENTS_MAX: usize = 4096;
 
+/// Bundles that one turn takes from the other cores before it looks at the kernel again.
+pub const TURN_BUNDLES_MAX: usize = 256;
+
 /// Cores (and shards) of one broker.
 pub const CORES_MAX: usize = 256;
 

@@ -270,9 +270,11 @@ impl Session {
 
     /// Refuses what came and everything after it: where the next request starts is not known.
     fn refuse_framing(&mut self, front: &mut HttpFront, problem: Problem, io: &mut Io<'_>) {
-        let context = match self.take_upload(front) {
-            Some(upload) => upload.context,
-            None => Context { version: Version::Http11, close: true, head_only: false, origin: None },
+        let (context, problem) = match self.take_upload(front) {
+            // What was refused before its body came stays refused for that reason.
+            Some(Upload { context, task: Task::Refuse(first), .. }) => (context, first),
+            Some(upload) => (upload.context, problem),
+            None => (Context { version: Version::Http11, close: true, head_only: false, origin: None }, problem),
         };
         self.refuse_and_close(front, context, problem, io);
     }
