@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use ringmain_engine::Origin;
+use ringmain_model::{GroupName, PartitionRef, ShardId};
 use ringmain_uring::SocketId;
 use smallvec::SmallVec;
 
@@ -17,6 +19,8 @@ pub(crate) struct Link {
     pub(crate) output: Output,
     pub(crate) cursors: SmallVec<[CursorKey; 1]>,
     pub(crate) membership: Option<MembershipKey>,
+    /// A fetch of a group that waits for its answer.
+    pub(crate) pull: Option<Box<PullAsked>>,
     /// When `on_timer` is wanted, and when to look at write progress again: monotonic milliseconds, `u64::MAX` for never.
     pub(crate) deadline_ms: u64,
     pub(crate) stall_ms: u64,
@@ -48,6 +52,7 @@ impl Link {
             output: Output::default(),
             cursors: SmallVec::new(),
             membership: None,
+            pull: None,
             deadline_ms: u64::MAX,
             stall_ms: u64::MAX,
             scheduled_ms: None,
@@ -70,6 +75,15 @@ impl Link {
     pub(crate) fn is_open(&self) -> bool {
         self.closing.is_none() && !self.lingering
     }
+}
+
+/// Where a fetch of a group was sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct PullAsked {
+    pub(crate) origin: Origin,
+    pub(crate) shard: ShardId,
+    pub(crate) partition: PartitionRef,
+    pub(crate) group: GroupName,
 }
 
 /// Bytes on their way out: queued buffers, and a tail that small writes share.

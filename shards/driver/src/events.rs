@@ -111,12 +111,18 @@ impl<F: Front> State<F> {
     }
 
     /// Ends a connection's subscriptions and its session; the socket may still be finishing.
-    fn leave(&mut self, key: ConnectionKey) {
-        self.unsubscribe_all(key);
-        self.leave_group(key);
+    pub(crate) fn leave(&mut self, key: ConnectionKey) {
+        self.end_parts(key);
         if let Some(session) = self.connections.get_mut(key).and_then(|connection| connection.session.take()) {
             self.front.on_close(session);
         }
+    }
+
+    /// Ends what a connection takes part in.
+    pub(crate) fn end_parts(&mut self, key: ConnectionKey) {
+        self.unsubscribe_all(key);
+        self.leave_group(key);
+        self.abandon_pull(key);
     }
 
     pub(crate) fn fire_timers(&mut self) {

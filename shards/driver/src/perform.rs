@@ -4,6 +4,7 @@ use hashbrown::HashMap;
 use ringmain_engine::{Command, Effect, Event, Origin, Reply};
 use ringmain_model::{CoreId, ShardId, TopicName};
 
+use crate::connection::ConnectionKey;
 use crate::core::State;
 use crate::front::{Answer, Front};
 use crate::lane::LaneItem;
@@ -93,7 +94,18 @@ impl<F: Front> State<F> {
     }
 
     fn answer(&mut self, to: Origin, answer: Answer) {
-        if let Some(key) = self.connections.by_asker(to.asker) {
+        let key = self.connections.by_asker(to.asker);
+        let open = key.and_then(|key| self.connections.get_mut(key)).filter(|connection| connection.link.is_open());
+        if let Answer::Reply(pulled @ Reply::Pulled { .. }) = answer {
+            let Some(connection) = open else { return self.return_pulled(to, pulled) };
+            connection.link.pull = None;
+            return self.answer_session(key, to, Answer::Reply(pulled));
+        }
+        self.answer_session(key, to, answer);
+    }
+
+    fn answer_session(&mut self, key: Option<ConnectionKey>, to: Origin, answer: Answer) {
+        if let Some(key) = key {
             self.call(key, |front, session, io| front.on_answer(session, to.request, answer, io));
         }
     }

@@ -1,10 +1,10 @@
 //! Where a session's wishes go: the owner's core, through a call or a lane; full lanes answer at once. On the asking core.
 
-use ringmain_engine::{Command, Origin, Reply};
-use ringmain_model::{CoreId, Incarnation, Refusal, ShardId, TopicName};
+use ringmain_engine::{Command, GroupAction as GroupWish, Origin, Reply};
+use ringmain_model::{CoreId, GroupName, Incarnation, Refusal, ShardId, TopicName};
 use slotmap::{Key, KeyData};
 
-use crate::connection::ConnectionKey;
+use crate::connection::{ConnectionKey, PullAsked};
 use crate::core::State;
 use crate::front::{Action, Front, Io, Request};
 use crate::lane::{LaneFull, LaneItem};
@@ -107,6 +107,9 @@ impl<F: Front> State<F> {
             Request::Groups { topic } => {
                 self.ask_owner(origin, &topic, |placed| Command::Groups { partition: placed.partition() })
             }
+            Request::Group { topic, group, wish: wish @ GroupWish::Pull { .. } } => {
+                self.ask_pull(origin, key, &topic, group, wish)
+            }
             Request::Group { topic, group, wish } => self.ask_owner(origin, &topic, |placed| Command::Group {
                 partition: placed.partition(),
                 group,
@@ -136,6 +139,47 @@ impl<F: Front> State<F> {
         };
         let (shard, command) = (placed.shard, command(placed));
         self.send(shard, origin, command)
+    }
+
+    /// Sends a fetch of a group, and remembers it while it waits: what it gets must not be lost with its connection.
+    fn ask_pull(
+        &mut self,
+        origin: Origin,
+        key: ConnectionKey,
+        topic: &TopicName,
+        group: GroupName,
+        wish: GroupWish,
+    ) -> Result<(), LaneFull> {
+        if let Some(placed) = self.placement.find(topic)
+            && let Some(connection) = self.connections.get_mut(key)
+        {
+            let (shard, partition) = (placed.shard, placed.partition());
+            connection.link.pull = Some(Box::new(PullAsked { origin, shard, partition, group: group.clone() }));
+        }
+        self.ask_owner(origin, topic, |placed| Command::Group { partition: placed.partition(), group, action: wish })
+    }
+
+    /// The connection has gone: its fetch of a group is taken back. If the lane is full the messages that it gets come back
+    /// when they find nobody.
+    pub(crate) fn abandon_pull(&mut self, key: ConnectionKey) {
+        let Some(pull) = self.connections.get_mut(key).and_then(|connection| connection.link.pull.take()) else {
+            return;
+        };
+        let PullAsked { origin, shard, partition, group } = *pull;
+        let _ = self.send(shard, origin, Command::Group { partition, group, action: GroupWish::Abandon });
+    }
+
+    /// Gives back what a fetch got whose connection has gone. If the lane is full, `ack_wait` does it.
+    pub(crate) fn return_pulled(&mut self, to: Origin, pulled: Reply) {
+        let Reply::Pulled { partition, group, epoch, assignments } = pulled else { return };
+        let offsets: Vec<_> =
+            assignments.iter().flat_map(|given| given.records.iter().map(|record| record.offset)).collect();
+        let shard =
+            self.placement.iter().find(|(_, placed)| placed.partition() == partition).map(|(_, placed)| placed.shard);
+        if let Some(shard) = shard.filter(|_| !offsets.is_empty()) {
+            let action = GroupWish::Nack { epoch: Some(epoch), offsets, delay_ms: 0 };
+            let _ = self.send(shard, to, Command::Group { partition, group, action });
+        }
     }
 
     /// Sends a command to the core that runs `shard`.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests fail by panicking")]
 
 mod reading;
+mod working;
 mod world;
 
 use std::sync::Arc;

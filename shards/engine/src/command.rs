@@ -173,6 +173,8 @@ pub enum GroupAction {
         /// How long to wait, milliseconds.
         wait_ms: u64,
     },
+    /// Forget the asker's pull: nobody waits for it any more.
+    Abandon,
     /// Acknowledge; without an epoch, in the present one.
     Ack {
         /// The epoch in which the messages were got.
@@ -321,6 +323,8 @@ pub enum Reply {
     Pulled {
         /// Which partition.
         partition: PartitionRef,
+        /// The group.
+        group: GroupName,
         /// The group's epoch, to acknowledge in.
         epoch: u64,
         /// The messages.

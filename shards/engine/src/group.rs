@@ -318,6 +318,11 @@ impl Group {
         self.pulls.push_back(Pull { origin, left: count, until_ms, got: Vec::new() });
     }
 
+    /// Forgets the fetch of an asker that has gone.
+    pub(crate) fn abandon_pull(&mut self, origin: Origin) {
+        self.pulls.retain(|pull| pull.origin != origin);
+    }
+
     /// Takes out the fetches that wait, to refuse them.
     pub(crate) fn take_pulls(&mut self) -> Vec<Origin> {
         self.pulls.drain(..).map(|pull| pull.origin).collect()

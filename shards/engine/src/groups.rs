@@ -140,6 +140,10 @@ impl Shard {
                 let until_ms = now.monotonic_ms.saturating_add(wait_ms);
                 return self.pull(origin, partition, name, start, count, until_ms).err().map(Reply::Refused);
             }
+            GroupAction::Abandon => self.group_mut(partition, &name).map(|group| {
+                group.abandon_pull(origin);
+                Reply::Noted
+            }),
             GroupAction::Ack { epoch, offsets } => self.group_mut(partition, &name).map(|group| {
                 let epoch = epoch.unwrap_or(group.epoch());
                 let new = offsets.into_iter().filter(|offset| group.ack(epoch, *offset)).count();
@@ -227,7 +231,7 @@ impl Shard {
             effects.extend(given.drain(..).map(|given| match given {
                 Given::Member(to, assignment) => Effect::Assign { to, assignment },
                 Given::Fetch(to, assignments) => {
-                    Effect::Reply { to, reply: Reply::Pulled { partition, epoch, assignments } }
+                    Effect::Reply { to, reply: Reply::Pulled { partition, group: name.clone(), epoch, assignments } }
                 }
             }));
             let due_ms = group.next_due_ms();

@@ -246,7 +246,7 @@ impl Session {
         self.write_answer(number, io, |context, out| match reply {
             Reply::Group(stats) => front.write_group(context, out, topic, &stats),
             Reply::Acknowledged(count) => front.write_acknowledged(context, out, count),
-            Reply::Pulled { partition, epoch, assignments } => {
+            Reply::Pulled { partition, epoch, assignments, .. } => {
                 front.write_pulled(context, out, topic, partition, epoch, &assignments);
             }
             _ => front.write_deleted(context, out),

@@ -32,6 +32,8 @@ pub(super) struct Seen {
     pub(super) published: Vec<u64>,
     /// What a group gave: epoch and offset.
     pub(super) assigned: Vec<(u64, u64)>,
+    /// What a fetch of a group got: offset and attempt.
+    pub(super) pulled: Vec<(u64, u32)>,
 }
 
 /// Notes everything, and weighs each message.
@@ -53,6 +55,10 @@ impl Front for Notebook {
         match answer {
             Answer::Reply(Reply::Published { offset, .. }) => seen.published.push(offset.0),
             Answer::Reply(Reply::Refused(_)) => seen.refused += 1,
+            Answer::Reply(Reply::Pulled { assignments, .. }) => {
+                let records = assignments.iter().flat_map(|given| &given.records);
+                seen.pulled.extend(records.map(|record| (record.offset.0, record.attempt)));
+            }
             _ => {}
         }
     }
@@ -188,7 +194,7 @@ impl World {
 
     pub(super) fn close(&mut self, core: usize, key: ConnectionKey) -> Seen {
         let state = &mut self.cores[core];
-        state.unsubscribe_all(key);
+        state.end_parts(key);
         state.connections.remove(key).unwrap().session.unwrap()
     }
 
