@@ -104,6 +104,8 @@ impl Context {
         }
         if problem.status == UPGRADE_STATUS {
             headers.push(("Upgrade", "websocket"));
+            // Whoever sends Upgrade says so in Connection (RFC 9110, section 7.8); one more line beside `close` is a list.
+            headers.push(("Connection", "upgrade"));
             headers.push(("Sec-WebSocket-Version", "13"));
         }
         let response =

@@ -21,7 +21,7 @@ pub enum ResponseBody {
 }
 
 /// What a response head says. `Date`, `Connection`, `Content-Length` and `Transfer-Encoding` are written by the encoder and
-/// must not be among `headers` (`Connection: upgrade` beside status 101 excepted).
+/// must not be among `headers` (`Connection: upgrade` beside status 101 and 426 excepted).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponseHead<'a> {
     /// Status code.

@@ -1,0 +1,163 @@
+//! What a commit batch holds: records, topics, progress. Values made on the owner's core and read back at a start.
+
+mod decode;
+mod encode;
+
+use ringmain_model::{GroupName, Incarnation, Offset, PartitionRef, TopicConfig, TopicName};
+
+use crate::batch::RecordBatch;
+
+pub(crate) use decode::decode;
+pub(crate) use encode::{encode, encoded_bytes};
+
+/// Bytes before an entry's content; see `FORMAT.md`.
+pub(crate) const ENTRY_FIXED_BYTES: usize = 8;
+
+pub(crate) const KIND_RECORDS: u8 = 1;
+pub(crate) const KIND_TOPIC_CREATED: u8 = 2;
+pub(crate) const KIND_TOPIC_CHANGED: u8 = 3;
+pub(crate) const KIND_TOPIC_DELETED: u8 = 4;
+pub(crate) const KIND_GROUP_PROGRESS: u8 = 5;
+pub(crate) const KIND_GROUP_DELETED: u8 = 6;
+pub(crate) const KIND_LOG_MARKS: u8 = 7;
+
+/// One entry of the log or of a checkpoint.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Entry {
+    /// Records of one partition.
+    Records(RecordBatch),
+    /// A topic's life begins.
+    TopicCreated(TopicCreated),
+    /// A topic has other settings.
+    TopicChanged(TopicChanged),
+    /// A topic's life ends.
+    TopicDeleted {
+        /// The life.
+        incarnation: Incarnation,
+        /// Its name.
+        name: TopicName,
+    },
+    /// Where a group stands; the last one of a group counts.
+    GroupProgress(GroupProgress),
+    /// A group ends.
+    GroupDeleted {
+        /// Its partition.
+        partition: PartitionRef,
+        /// Its name.
+        group: GroupName,
+    },
+    /// Where a partition's log starts and ends. In checkpoints only.
+    LogMarks(LogMarks),
+}
+
+/// The start of a topic's life.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TopicCreated {
+    /// The life.
+    pub incarnation: Incarnation,
+    /// The topic's name.
+    pub name: TopicName,
+    /// When it was made, microseconds since the Unix epoch.
+    pub created_us: i64,
+    /// Partitions, at least 1.
+    pub partitions: u32,
+    /// Its settings.
+    pub config: TopicConfig,
+}
+
+/// A topic's new settings.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TopicChanged {
+    /// The life.
+    pub incarnation: Incarnation,
+    /// The topic's name.
+    pub name: TopicName,
+    /// Partitions, at least 1.
+    pub partitions: u32,
+    /// Its settings.
+    pub config: TopicConfig,
+}
+
+/// All that is stored of a group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GroupProgress {
+    /// Its partition.
+    pub partition: PartitionRef,
+    /// Its name.
+    pub group: GroupName,
+    /// How often it was made to seek.
+    pub epoch: u64,
+    /// The lowest offset that is not acknowledged.
+    pub committed: Offset,
+    /// Acknowledged ranges above it, first and end, in order and apart from each other.
+    pub acked: Vec<(Offset, Offset)>,
+    /// How often messages were given out that are not acknowledged, by offset.
+    pub attempts: Vec<(Offset, u32)>,
+}
+
+impl GroupProgress {
+    /// Whether ranges and attempts keep their order.
+    #[must_use]
+    pub fn is_well_formed(&self) -> bool {
+        let mut end = self.committed;
+        let ranges_rise = self.acked.iter().all(|(first, range_end)| {
+            let rises = *first > end && range_end > first;
+            end = *range_end;
+            rises
+        });
+        let attempts_rise = self.attempts.windows(2).all(|pair| pair[0].0 < pair[1].0);
+        ranges_rise && attempts_rise && self.attempts.first().is_none_or(|(offset, _)| *offset >= self.committed)
+    }
+}
+
+/// Where a partition's log starts and ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogMarks {
+    /// The partition.
+    pub partition: PartitionRef,
+    /// First offset kept.
+    pub log_start: Offset,
+    /// The offset that the next record gets.
+    pub log_end: Offset,
+}
+
+/// Why bytes are no entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum EntryDamage {
+    /// Lengths, order or names cannot be.
+    #[error("an entry is malformed")]
+    Malformed,
+    /// A kind, or a version of a record batch, that this program does not know.
+    #[error("an entry was written by a newer program")]
+    Newer,
+}
+
+/// Which entries the last allocated segment admits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum EntryClass {
+    /// It adds messages: refused while only the reserve is left.
+    Records,
+    /// It frees, settles or configures.
+    Upkeep,
+}
+
+impl Entry {
+    pub(crate) fn class(&self) -> EntryClass {
+        match self {
+            Self::Records(_) => EntryClass::Records,
+            _ => EntryClass::Upkeep,
+        }
+    }
+
+    /// The partition that it is about, if it is about one.
+    #[must_use]
+    pub fn partition(&self) -> Option<PartitionRef> {
+        match self {
+            Self::Records(batch) => Some(batch.partition()),
+            Self::GroupProgress(progress) => Some(progress.partition),
+            Self::GroupDeleted { partition, .. } => Some(*partition),
+            Self::LogMarks(marks) => Some(marks.partition),
+            Self::TopicCreated(_) | Self::TopicChanged(_) | Self::TopicDeleted { .. } => None,
+        }
+    }
+}

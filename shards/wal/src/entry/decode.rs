@@ -1,0 +1,119 @@
+//! Bytes to entries; the bytes may be anything. Pure, on the core that opens the log.
+
+use bytes::Bytes;
+use ringmain_model::{GroupName, Incarnation, Offset, PartitionRef, Retention, Storage, TopicConfig, TopicName};
+
+use crate::batch::{Damage, RecordBatch};
+use crate::entry::{
+    ENTRY_FIXED_BYTES, Entry, EntryDamage, GroupProgress, KIND_GROUP_DELETED, KIND_GROUP_PROGRESS, KIND_LOG_MARKS,
+    KIND_RECORDS, KIND_TOPIC_CHANGED, KIND_TOPIC_CREATED, KIND_TOPIC_DELETED, LogMarks, TopicChanged, TopicCreated,
+};
+use crate::fields::Fields;
+
+/// The entry at the start of `bytes`, and how many bytes it takes. The checksum around it has been checked, so bytes that
+/// do not fit are damage and never "not yet".
+pub(crate) fn decode(bytes: &Bytes) -> Result<(Entry, usize), EntryDamage> {
+    let malformed = EntryDamage::Malformed;
+    let mut fixed = Fields::of(bytes);
+    let length = fixed.u32().and_then(|length| usize::try_from(length).ok()).ok_or(malformed)?;
+    let kind = fixed.u8().ok_or(malformed)?;
+    fixed.zeros(3).ok_or(malformed)?;
+    if length < ENTRY_FIXED_BYTES || length > bytes.len() {
+        return Err(malformed);
+    }
+    let content = bytes.slice(ENTRY_FIXED_BYTES..length);
+    let mut fields = Fields::of(&content);
+    let entry = match kind {
+        KIND_RECORDS => return records(&content).map(|batch| (Entry::Records(batch), length)),
+        KIND_TOPIC_CREATED => topic_created(&mut fields).map(Entry::TopicCreated),
+        KIND_TOPIC_CHANGED => topic_changed(&mut fields).map(Entry::TopicChanged),
+        KIND_TOPIC_DELETED => topic_deleted(&mut fields),
+        KIND_GROUP_PROGRESS => progress(&mut fields).map(Entry::GroupProgress),
+        KIND_GROUP_DELETED => group_deleted(&mut fields),
+        KIND_LOG_MARKS => log_marks(&mut fields).map(Entry::LogMarks),
+        _ => return Err(EntryDamage::Newer),
+    };
+    entry.filter(|_| fields.is_empty()).map(|entry| (entry, length)).ok_or(malformed)
+}
+
+fn records(content: &Bytes) -> Result<RecordBatch, EntryDamage> {
+    match RecordBatch::decode(content) {
+        Ok(Some((batch, length))) if length == content.len() => Ok(batch),
+        Err(Damage::Version(_)) => Err(EntryDamage::Newer),
+        _ => Err(EntryDamage::Malformed),
+    }
+}
+
+fn topic_created(fields: &mut Fields<'_>) -> Option<TopicCreated> {
+    let incarnation = Incarnation(fields.u64()?);
+    let created_us = fields.i64()?;
+    let partitions = fields.u32().filter(|partitions| *partitions > 0)?;
+    let config = config(fields)?;
+    Some(TopicCreated { incarnation, name: topic_name(fields)?, created_us, partitions, config })
+}
+
+fn topic_changed(fields: &mut Fields<'_>) -> Option<TopicChanged> {
+    let incarnation = Incarnation(fields.u64()?);
+    let partitions = fields.u32().filter(|partitions| *partitions > 0)?;
+    let config = config(fields)?;
+    Some(TopicChanged { incarnation, name: topic_name(fields)?, partitions, config })
+}
+
+fn topic_deleted(fields: &mut Fields<'_>) -> Option<Entry> {
+    Some(Entry::TopicDeleted { incarnation: Incarnation(fields.u64()?), name: topic_name(fields)? })
+}
+
+fn progress(fields: &mut Fields<'_>) -> Option<GroupProgress> {
+    let partition = partition(fields)?;
+    let epoch = fields.u64()?;
+    let committed = Offset(fields.u64()?);
+    let ranges = usize::try_from(fields.u32()?).ok()?;
+    let attempt_count = usize::try_from(fields.u32()?).ok()?;
+    // A count that cannot fit must not make us set memory aside.
+    if ranges > fields.left() / 16 || attempt_count > fields.left() / 12 {
+        return None;
+    }
+    let mut acked = Vec::with_capacity(ranges);
+    for _ in 0..ranges {
+        acked.push((Offset(fields.u64()?), Offset(fields.u64()?)));
+    }
+    let mut attempts = Vec::with_capacity(attempt_count);
+    for _ in 0..attempt_count {
+        attempts.push((Offset(fields.u64()?), fields.u32()?));
+    }
+    let group = group_name(fields)?;
+    let progress = GroupProgress { partition, group, epoch, committed, acked, attempts };
+    progress.is_well_formed().then_some(progress)
+}
+
+fn group_deleted(fields: &mut Fields<'_>) -> Option<Entry> {
+    Some(Entry::GroupDeleted { partition: partition(fields)?, group: group_name(fields)? })
+}
+
+fn log_marks(fields: &mut Fields<'_>) -> Option<LogMarks> {
+    let partition = partition(fields)?;
+    let (log_start, log_end) = (Offset(fields.u64()?), Offset(fields.u64()?));
+    (log_start <= log_end).then_some(LogMarks { partition, log_start, log_end })
+}
+
+fn partition(fields: &mut Fields<'_>) -> Option<PartitionRef> {
+    Some(PartitionRef { incarnation: Incarnation(fields.u64()?), partition: fields.u32()? })
+}
+
+fn config(fields: &mut Fields<'_>) -> Option<TopicConfig> {
+    let storage = match fields.u8()? {
+        0 => Storage::Memory,
+        _ => return None,
+    };
+    fields.zeros(7)?;
+    let retention = Retention { max_messages: fields.u64()?, max_bytes: fields.u64()? };
+    Some(TopicConfig { storage, retention, ack_wait_ms: fields.u64()? })
+}
+
+fn topic_name(fields: &mut Fields<'_>) -> Option<TopicName> {
+    TopicName::new(fields.text()?).ok()
+}
+
+fn group_name(fields: &mut Fields<'_>) -> Option<GroupName> {
+    GroupName::new(fields.text()?).ok()
+}

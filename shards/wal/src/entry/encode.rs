@@ -1,0 +1,109 @@
+//! Entries to bytes. Pure, on the core that owns the log.
+
+use bytes::Bytes;
+use ringmain_model::{PartitionRef, Storage, TopicConfig};
+
+use crate::entry::{
+    ENTRY_FIXED_BYTES, Entry, GroupProgress, KIND_GROUP_DELETED, KIND_GROUP_PROGRESS, KIND_LOG_MARKS, KIND_RECORDS,
+    KIND_TOPIC_CHANGED, KIND_TOPIC_CREATED, KIND_TOPIC_DELETED,
+};
+use crate::fields::{length32, put_text};
+
+pub(crate) const CONFIG_BYTES: usize = 32;
+const PARTITION_BYTES: usize = 12;
+
+/// Bytes that an entry takes.
+pub(crate) fn encoded_bytes(entry: &Entry) -> usize {
+    let content = match entry {
+        Entry::Records(batch) => batch.bytes().len(),
+        Entry::TopicCreated(topic) => 8 + 8 + 4 + CONFIG_BYTES + 2 + topic.name.as_str().len(),
+        Entry::TopicChanged(topic) => 8 + 4 + CONFIG_BYTES + 2 + topic.name.as_str().len(),
+        Entry::TopicDeleted { name, .. } => 8 + 2 + name.as_str().len(),
+        Entry::GroupProgress(progress) => {
+            let (ranges, attempts) = (progress.acked.len() * 16, progress.attempts.len() * 12);
+            PARTITION_BYTES + 8 + 8 + 4 + 4 + ranges + attempts + 2 + progress.group.as_str().len()
+        }
+        Entry::GroupDeleted { group, .. } => PARTITION_BYTES + 2 + group.as_str().len(),
+        Entry::LogMarks(_) => PARTITION_BYTES + 8 + 8,
+    };
+    ENTRY_FIXED_BYTES + content
+}
+
+/// Appends an entry to `out`. A record batch is not copied: its bytes come back, and belong right after `out`.
+#[must_use]
+pub(crate) fn encode(entry: &Entry, out: &mut Vec<u8>) -> Option<Bytes> {
+    let kind = match entry {
+        Entry::Records(_) => KIND_RECORDS,
+        Entry::TopicCreated(_) => KIND_TOPIC_CREATED,
+        Entry::TopicChanged(_) => KIND_TOPIC_CHANGED,
+        Entry::TopicDeleted { .. } => KIND_TOPIC_DELETED,
+        Entry::GroupProgress(_) => KIND_GROUP_PROGRESS,
+        Entry::GroupDeleted { .. } => KIND_GROUP_DELETED,
+        Entry::LogMarks(_) => KIND_LOG_MARKS,
+    };
+    out.extend_from_slice(&length32(encoded_bytes(entry)).to_le_bytes());
+    out.extend_from_slice(&[kind, 0, 0, 0]);
+    match entry {
+        Entry::Records(batch) => return Some(batch.bytes().clone()),
+        Entry::TopicCreated(topic) => {
+            out.extend_from_slice(&topic.incarnation.0.to_le_bytes());
+            out.extend_from_slice(&topic.created_us.to_le_bytes());
+            out.extend_from_slice(&topic.partitions.to_le_bytes());
+            put_config(out, &topic.config);
+            put_text(out, topic.name.as_str());
+        }
+        Entry::TopicChanged(topic) => {
+            out.extend_from_slice(&topic.incarnation.0.to_le_bytes());
+            out.extend_from_slice(&topic.partitions.to_le_bytes());
+            put_config(out, &topic.config);
+            put_text(out, topic.name.as_str());
+        }
+        Entry::TopicDeleted { incarnation, name } => {
+            out.extend_from_slice(&incarnation.0.to_le_bytes());
+            put_text(out, name.as_str());
+        }
+        Entry::GroupProgress(progress) => put_progress(out, progress),
+        Entry::GroupDeleted { partition, group } => {
+            put_partition(out, *partition);
+            put_text(out, group.as_str());
+        }
+        Entry::LogMarks(marks) => {
+            put_partition(out, marks.partition);
+            out.extend_from_slice(&marks.log_start.0.to_le_bytes());
+            out.extend_from_slice(&marks.log_end.0.to_le_bytes());
+        }
+    }
+    None
+}
+
+fn put_progress(out: &mut Vec<u8>, progress: &GroupProgress) {
+    put_partition(out, progress.partition);
+    out.extend_from_slice(&progress.epoch.to_le_bytes());
+    out.extend_from_slice(&progress.committed.0.to_le_bytes());
+    out.extend_from_slice(&length32(progress.acked.len()).to_le_bytes());
+    out.extend_from_slice(&length32(progress.attempts.len()).to_le_bytes());
+    for (first, end) in &progress.acked {
+        out.extend_from_slice(&first.0.to_le_bytes());
+        out.extend_from_slice(&end.0.to_le_bytes());
+    }
+    for (offset, attempts) in &progress.attempts {
+        out.extend_from_slice(&offset.0.to_le_bytes());
+        out.extend_from_slice(&attempts.to_le_bytes());
+    }
+    put_text(out, progress.group.as_str());
+}
+
+fn put_partition(out: &mut Vec<u8>, partition: PartitionRef) {
+    out.extend_from_slice(&partition.incarnation.0.to_le_bytes());
+    out.extend_from_slice(&partition.partition.to_le_bytes());
+}
+
+fn put_config(out: &mut Vec<u8>, config: &TopicConfig) {
+    let storage = match config.storage {
+        Storage::Memory => 0,
+    };
+    out.extend_from_slice(&[storage, 0, 0, 0, 0, 0, 0, 0]);
+    out.extend_from_slice(&config.retention.max_messages.to_le_bytes());
+    out.extend_from_slice(&config.retention.max_bytes.to_le_bytes());
+    out.extend_from_slice(&config.ack_wait_ms.to_le_bytes());
+}
