@@ -1,5 +1,6 @@
 //! Waiting for a condition with a deadline: the one place of these tests that sleeps.
 
+use crate::chance::scaled;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -7,11 +8,13 @@ use std::time::{Duration, Instant};
 /// fails nothing; only a fault makes a test wait this long.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
-/// Polls `condition` until it holds. Panics with `what` when [`LIMIT`] has passed.
+/// Polls `condition` until it holds. Panics with `what` when [`LIMIT`] has passed, or a multiple of it when the heavy
+/// loops are made longer.
 pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let until = Instant::now() + LIMIT;
+    let limit = LIMIT * u32::try_from(scaled(1)).unwrap();
+    let until = Instant::now() + limit;
     while !condition() {
-        assert!(Instant::now() < until, "waited {LIMIT:?} in vain until {what}");
+        assert!(Instant::now() < until, "waited {limit:?} in vain until {what}");
         thread::sleep(Duration::from_millis(5));
     }
 }

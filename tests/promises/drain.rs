@@ -61,6 +61,8 @@ fn a_publish_in_hand_is_answered() {
     assert_eq!(answer.data()["offset"], 0);
     assert!(answer.lists("connection", "close"), "{answer:?}");
     connection.expect_closed();
+    // A client that saw the end closes its side; one that does not is waited for a few seconds.
+    drop(connection);
     assert_eq!(broker.wait_for_exit().code(), Some(0));
 }
 
@@ -83,8 +85,11 @@ fn every_publish_is_answered_or_cut_but_none_is_half_answered() {
         }
         assert!(connection.pending.is_empty(), "half an answer: {:?}", connection.pending_text());
     }
+    let answered = offsets.len();
     offsets.sort_unstable();
     offsets.dedup();
+    assert_eq!(offsets.len(), answered, "two publishes were told one offset");
+    drop(connections);
     assert_eq!(broker.wait_for_exit().code(), Some(0));
 }
 
@@ -123,6 +128,7 @@ fn readers_that_wait_are_answered_at_the_end() {
         assert!(matches!(answer.status, 200 | 503), "{answer:?}");
     }
     assert!(start.elapsed() < Duration::from_secs(20), "the wait held the end up");
+    drop(waiting);
     assert_eq!(broker.wait_for_exit().code(), Some(0));
 }
 

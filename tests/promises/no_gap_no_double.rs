@@ -115,7 +115,7 @@ fn each_subscriber_sees_each_message_once_and_in_order() {
     let topics: Vec<Topic> = (0..TOPICS)
         .map(|number| Topic {
             name: format!("topic-{number}-{}", chance.below(1000)),
-            messages_per_publisher: scaled(600),
+            messages_per_publisher: scaled(4000),
             seen_end: AtomicU64::new(0),
             told: Mutex::new(HashMap::new()),
             joined: AtomicUsize::new(0),

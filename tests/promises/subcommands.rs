@@ -1,7 +1,7 @@
 //! Promise: `ringmain topic`, `publish` and `subscribe` do by hand what HTTP does: data on standard output, words on
 //! standard error, and exit codes that a script can use.
 
-use crate::broker::{Broker, Folder, program};
+use crate::broker::{Broker, Folder, Setup, program};
 use crate::deadline::{wait_for, wait_until};
 use crate::proxy::Proxy;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -186,7 +186,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 
 #[test]
 fn a_subscriber_that_is_cut_resumes_where_it_was() {
-    let broker = Broker::start();
+    let broker = Setup::new().flag("--retry-ms", 100).start();
     broker.create_topic("t");
     broker.publish_numbers("t", 0..10);
     let proxy = Proxy::start(broker.address());

@@ -316,11 +316,11 @@ impl Session {
     }
 
     /// The last answer was written: the connection ends. A client that may still be sending is read from for a while, so
-    /// that it sees the answer.
+    /// that it sees the answer; a broker that goes down does not wait for that.
     pub(super) fn finish(&mut self, io: &mut Io<'_>) {
         self.phase = Phase::Over;
         self.input = Vec::new();
-        io.close(if self.input_ended { Close::Flush } else { Close::Linger });
+        io.close(if self.input_ended || self.draining { Close::Flush } else { Close::Linger });
     }
 
     pub(super) fn become_stream(&mut self, stream: Stream) {
