@@ -165,27 +165,42 @@ impl<F: Front> State<F> {
     /// make room wake this core.
     pub(crate) fn tell_progress(&mut self) {
         for key in std::mem::take(&mut self.memberships_listed) {
-            let Some(membership) = self.memberships.get_mut(key) else { continue };
-            membership.is_listed = false;
-            let (partition, group) = (membership.partition, membership.group.clone());
-            let progress = std::mem::take(&mut membership.progress);
-            let (shard, is_leaving) = (membership.shard, membership.is_leaving);
-            self.settle_delivered(key);
-            let origin = self.membership_origin(key);
-            if progress != Progress::default() && self.lane_has_room(shard) {
-                let command = Command::Progress { partition, group: group.clone(), progress };
-                // There was room, and nobody else asks in between.
-                let _ = self.send(shard, origin, command);
-            } else if let Some(membership) = self.memberships.get_mut(key) {
-                membership.progress = progress;
+            if let Some(membership) = self.memberships.get_mut(key) {
+                membership.is_listed = false;
+                self.tell_progress_of(key);
             }
-            let told = self.memberships.get(key).is_some_and(|membership| membership.progress == Progress::default());
-            if told && is_leaving && self.lane_has_room(shard) {
-                let _ = self.send(shard, origin, Command::Leave { partition, group });
-                self.forget_membership(key);
-            } else if !told || is_leaving {
-                self.list_membership(key);
-            }
+        }
+    }
+
+    /// Tells what a connection's member has done before its next question goes out, so that both take effect in order.
+    pub(crate) fn tell_before_asking(&mut self, connection: ConnectionKey) {
+        let key = self.connections.get_mut(connection).and_then(|connection| connection.link.membership);
+        if let Some(key) = key {
+            self.tell_progress_of(key);
+        }
+    }
+
+    fn tell_progress_of(&mut self, key: MembershipKey) {
+        let Some(membership) = self.memberships.get_mut(key) else { return };
+        let (partition, group) = (membership.partition, membership.group.clone());
+        let progress = std::mem::take(&mut membership.progress);
+        let (shard, is_leaving) = (membership.shard, membership.is_leaving);
+        self.settle_delivered(key);
+        let origin = self.membership_origin(key);
+        let mut told = progress == Progress::default();
+        if !told && self.lane_has_room(shard) {
+            let command = Command::Progress { partition, group: group.clone(), progress };
+            // There was room, and nobody else asks in between.
+            let _ = self.send(shard, origin, command);
+            told = true;
+        } else if let Some(membership) = self.memberships.get_mut(key) {
+            membership.progress = progress;
+        }
+        if told && is_leaving && self.lane_has_room(shard) {
+            let _ = self.send(shard, origin, Command::Leave { partition, group });
+            self.forget_membership(key);
+        } else if !told || is_leaving {
+            self.list_membership(key);
         }
     }
 

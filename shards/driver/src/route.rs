@@ -87,6 +87,7 @@ impl<F: Front> State<F> {
     }
 
     fn ask(&mut self, key: ConnectionKey, request: u64, what: Request) {
+        self.tell_before_asking(key);
         let origin = Origin { core: self.settings.own, asker: key.asker(), request };
         let sent = match what {
             Request::Create { name, config } => {
