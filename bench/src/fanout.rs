@@ -228,7 +228,8 @@ impl<'a> Run<'a> {
                 | Event::Accepted { .. }
                 | Event::AcceptEnded { .. }
                 | Event::Closed { .. }
-                | Event::Woken => {}
+                | Event::Woken
+                | Event::File(_) => {}
             }
         }
         self.publisher.send(&mut self.ring);

@@ -150,7 +150,8 @@ fn take_events(ring: &mut Ring, connections: &mut [Option<Connection>], lost: &m
             | Event::Accepted { .. }
             | Event::AcceptEnded { .. }
             | Event::Closed { .. }
-            | Event::Woken => {}
+            | Event::Woken
+            | Event::File(_) => {}
         }
     }
     Ok(answered)

@@ -204,7 +204,11 @@ impl<'a> Run<'a> {
                     }
                 }
                 Event::ReceiveEnded { socket, .. } | Event::SendFailed { socket, .. } => self.lose(socket)?,
-                Event::Accepted { .. } | Event::AcceptEnded { .. } | Event::Closed { .. } | Event::Woken => {}
+                Event::Accepted { .. }
+                | Event::AcceptEnded { .. }
+                | Event::Closed { .. }
+                | Event::Woken
+                | Event::File(_) => {}
             }
         }
         Ok(())

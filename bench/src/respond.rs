@@ -106,7 +106,7 @@ pub(crate) fn run(options: &RespondOptions) -> Result<bool, Failure> {
                 Event::ReceiveEnded { socket, .. } | Event::SendFailed { socket, .. } => ring.close(socket),
                 Event::Closed { socket } => connections[socket.slot()] = None,
                 Event::AcceptEnded { error, .. } => return Err(Failure::io("cannot accept", error)),
-                Event::Woken => {}
+                Event::Woken | Event::File(_) => {}
             }
         }
     }

@@ -106,6 +106,11 @@ impl Front for HttpFront {
         session.on_assigned(topic, assignment, io);
     }
 
+    fn on_drained(&mut self, session: &mut Session, io: &mut Io<'_>) {
+        self.tick(io);
+        session.resume(self, io);
+    }
+
     fn on_timer(&mut self, session: &mut Session, io: &mut Io<'_>) {
         self.tick(io);
         session.on_timer(self, io);

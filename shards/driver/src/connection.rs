@@ -35,6 +35,8 @@ pub(crate) struct Link {
     pub(crate) input_on: bool,
     pub(crate) input_ended: bool,
     pub(crate) stall_limited: bool,
+    /// The session waits for output to leave.
+    pub(crate) wants_drained: bool,
     pub(crate) lingering: bool,
     /// What is still on its way to the peer does not matter any more.
     pub(crate) abandoned: bool,
@@ -63,6 +65,7 @@ impl Link {
             input_on: true,
             input_ended: false,
             stall_limited: true,
+            wants_drained: false,
             lingering: false,
             abandoned: false,
             gone: false,

@@ -157,7 +157,11 @@ impl<F: Front> Core<F> {
         }
         let shards = state.shards.iter().filter_map(Shard::next_due_ms).min();
         let mut until = state.timers.next_ms().into_iter().chain(shards).min();
-        if let Accepting::Paused { until_ms } = state.accepting {
+        // Without room only a connection that ends can help, and that wakes the loop by itself.
+        let has_room = state.connections.len() < state.settings.connections_max;
+        if let Accepting::Paused { until_ms } = state.accepting
+            && has_room
+        {
             until = Some(until.map_or(until_ms, |earlier| earlier.min(until_ms)));
         }
         if let Some(drain_until) = self.drain_until_ms {

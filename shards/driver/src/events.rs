@@ -25,7 +25,7 @@ impl<F: Front> State<F> {
             Event::Sent { socket } => self.on_sent(ConnectionKey(socket)),
             Event::SendFailed { socket, .. } => self.end(ConnectionKey(socket), Close::Flush, true),
             Event::Closed { socket } => self.on_closed(ConnectionKey(socket)),
-            Event::Woken => {}
+            Event::Woken | Event::File(_) => {}
         }
     }
 
@@ -86,7 +86,16 @@ impl<F: Front> State<F> {
             self.note_sent(key, messages);
         }
         self.give_credit(key);
+        self.tell_drained(key);
         self.after_call(key);
+    }
+
+    fn tell_drained(&mut self, key: ConnectionKey) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if connection.link.wants_drained && connection.link.output.bytes() < OUTPUT_BYTES_MAX / 2 {
+            connection.link.wants_drained = false;
+            self.call(key, |front, session, io| front.on_drained(session, io));
+        }
     }
 
     /// Puts a connection on its way out. `at_once` gives up what has not been sent.

@@ -35,6 +35,8 @@ pub trait Front: Sized + 'static {
     fn on_batch(&mut self, session: &mut Self::Session, delivery: Delivery<'_, Self::Encoded>, io: &mut Io<'_>);
     /// Messages that the session's group gave it.
     fn on_assigned(&mut self, session: &mut Self::Session, topic: &TopicName, assignment: &Assignment, io: &mut Io<'_>);
+    /// Output has left after [`Io::wake_when_drained`].
+    fn on_drained(&mut self, session: &mut Self::Session, io: &mut Io<'_>);
     /// The deadline that was set has passed.
     fn on_timer(&mut self, session: &mut Self::Session, io: &mut Io<'_>);
     /// The broker goes down: finish what is in hand, then close.
@@ -375,6 +377,11 @@ impl Io<'_> {
     /// Whether a peer that takes no byte for the write timeout is cut off; on unless a session says otherwise.
     pub fn limit_write_stall(&mut self, limited: bool) {
         self.link.stall_limited = limited;
+    }
+
+    /// Has `on_drained` called once less than half of what may wait for a connection's peer waits.
+    pub fn wake_when_drained(&mut self) {
+        self.link.wants_drained = true;
     }
 
     /// Ends the connection; the gentlest wish of several gives way to the harshest.

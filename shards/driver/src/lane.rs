@@ -1,6 +1,7 @@
 //! Lanes: how cores speak to each other. One bounded ring per pair and direction, one bundle a turn, one wake a turn.
 //!
-//! Requests are bounded by how many are outstanding, so that replies always have room. Pushes are bounded by bytes and count;
+//! Requests are bounded by how many are outstanding, so that replies always have room; those that may wait long (fetches of
+//! groups) are bounded by themselves. Pushes are bounded by bytes and count;
 //! one that does not fit leaves a hole, told by the high-water mark, and readers fetch what is missing.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
@@ -15,6 +16,7 @@ use ringmain_wal::RecordBatch;
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::report::CoreReport;
+use crate::route::WAITING_BIT;
 
 /// One thing said from core to core.
 #[derive(Debug)]
@@ -32,6 +34,14 @@ pub(crate) enum LaneItem {
 }
 
 type Bundle = Vec<LaneItem>;
+
+/// Whether it is a request that may wait long, or the reply to one.
+fn is_waiting(item: &LaneItem) -> bool {
+    match item {
+        LaneItem::Ask { origin, .. } | LaneItem::Reply { to: origin, .. } => origin.request & WAITING_BIT != 0,
+        _ => false,
+    }
+}
 
 /// Bounds of one lane.
 #[derive(Clone, Copy, Debug)]
@@ -97,6 +107,8 @@ struct Peer {
     outbox: Bundle,
     holes: HashMap<PartitionRef, HighWaterMark>,
     requests_outstanding: usize,
+    /// Requests that may wait long; they must not take the places of the others.
+    waiting_outstanding: usize,
 }
 
 /// One core's ends of all its lanes.
@@ -143,6 +155,7 @@ fn join_ends((outgoing, incoming): (End<Producer<Bundle>>, End<Consumer<Bundle>>
         outbox: Vec::new(),
         holes: HashMap::new(),
         requests_outstanding: 0,
+        waiting_outstanding: 0,
     })
 }
 
@@ -165,10 +178,12 @@ impl Lanes {
     pub(crate) fn request(&mut self, core: CoreId, item: LaneItem) -> Result<(), LaneFull> {
         let requests_max = self.limits.requests;
         let peer = self.peer(core).ok_or(LaneFull)?;
-        if peer.requests_outstanding >= requests_max {
+        let outstanding =
+            if is_waiting(&item) { &mut peer.waiting_outstanding } else { &mut peer.requests_outstanding };
+        if *outstanding >= requests_max {
             return Err(LaneFull);
         }
-        peer.requests_outstanding += 1;
+        *outstanding += 1;
         peer.outbox.push(item);
         Ok(())
     }
@@ -225,13 +240,14 @@ impl Lanes {
         for (core, peer) in self.peers.iter_mut().enumerate() {
             let Some(peer) = peer else { continue };
             let Ok(bundle) = peer.from.pop() else { continue };
-            let (mut bytes, mut batches, mut replies) = (0, 0, 0);
+            let (mut bytes, mut batches, mut replies, mut waiting) = (0, 0, 0, 0);
             for item in &bundle {
                 match item {
                     LaneItem::Push { batch } => {
                         bytes += batch.bytes().len();
                         batches += 1;
                     }
+                    LaneItem::Reply { .. } if is_waiting(item) => waiting += 1,
                     LaneItem::Reply { .. } | LaneItem::Report { .. } => replies += 1,
                     _ => {}
                 }
@@ -239,6 +255,7 @@ impl Lanes {
             peer.from_on_the_way.bytes.fetch_sub(bytes, Ordering::Relaxed);
             peer.from_on_the_way.batches.fetch_sub(batches, Ordering::Relaxed);
             peer.requests_outstanding = peer.requests_outstanding.saturating_sub(replies);
+            peer.waiting_outstanding = peer.waiting_outstanding.saturating_sub(waiting);
             return Some((CoreId(u16::try_from(core).unwrap_or(u16::MAX)), bundle));
         }
         None

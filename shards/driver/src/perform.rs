@@ -9,7 +9,7 @@ use crate::core::State;
 use crate::front::{Answer, Front};
 use crate::lane::LaneItem;
 use crate::report::{CoreReport, TopicOnCore};
-use crate::route::AskerKind;
+use crate::route::{AskerKind, WAITING_BIT};
 
 impl<F: Front> State<F> {
     /// Performs the effects that the shard at `index` of this core left.
@@ -94,6 +94,7 @@ impl<F: Front> State<F> {
     }
 
     fn answer(&mut self, to: Origin, answer: Answer) {
+        let to = Origin { request: to.request & !WAITING_BIT, ..to };
         let key = self.connections.by_asker(to.asker);
         let open = key.and_then(|key| self.connections.get_mut(key)).filter(|connection| connection.link.is_open());
         if let Answer::Reply(pulled @ Reply::Pulled { .. }) = answer {

@@ -34,6 +34,7 @@ impl<F: Front> State<F> {
             state: CursorState::Placing(start),
             gap_owed: None,
             in_reads_list: false,
+            has_caught_up: false,
             protocol,
             slow,
         });
@@ -217,8 +218,10 @@ impl<F: Front> State<F> {
                 return;
             }
             let Some(window) = self.windows.get_mut(cursor.window) else { return };
-            // It followed, and the window has left it behind: that is what counts as too slow.
-            let too_slow = cursor.state == CursorState::Following && cursor.next < window.start();
+            // It had caught up, and the window has left it behind: that is what counts as too slow.
+            let is_behind = cursor.state == CursorState::Following && cursor.next < window.start();
+            cursor.has_caught_up |= cursor.state == CursorState::Following && !is_behind;
+            let too_slow = is_behind && cursor.has_caught_up;
             if too_slow && cursor.slow == SlowReader::Close {
                 let messages = window.end.since(cursor.next);
                 window.dropped += messages;

@@ -12,10 +12,12 @@ use crate::membership::MembershipKey;
 use crate::placement::Placed;
 use crate::window::{CursorKey, WindowKey};
 
-/// The highest three bits of a request number say who on a core asked; sessions' numbers stay below.
+/// The highest four bits of a request number say who on a core asked; sessions' numbers stay below.
 const CURSOR_BIT: u64 = 1 << 63;
 const WINDOW_BIT: u64 = 1 << 62;
 pub(crate) const MEMBERSHIP_BIT: u64 = 1 << 61;
+/// Marks a request that may wait long for its answer: such requests have places of their own in a lane.
+pub(crate) const WAITING_BIT: u64 = 1 << 60;
 
 /// Who on a core asked.
 pub(crate) enum AskerKind {
@@ -151,6 +153,7 @@ impl<F: Front> State<F> {
         group: GroupName,
         wish: GroupWish,
     ) -> Result<(), LaneFull> {
+        let origin = Origin { request: origin.request | WAITING_BIT, ..origin };
         if let Some(placed) = self.placement.find(topic)
             && let Some(connection) = self.connections.get_mut(key)
         {

@@ -182,6 +182,8 @@ pub(crate) struct Cursor {
     /// What was asked for and means nothing here: told as a gap when the first read says where reading begins.
     pub(crate) gap_owed: Option<Requested>,
     pub(crate) in_reads_list: bool,
+    /// It has stood in the window or at its end: before that it replays, which is no slowness.
+    pub(crate) has_caught_up: bool,
     pub(crate) protocol: Protocol,
     pub(crate) slow: SlowReader,
 }

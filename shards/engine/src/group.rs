@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use ringmain_model::limit::{GROUP_PENDING_MAX, MEMBER_UNSENT_BYTES_MAX};
+use ringmain_model::limit::{FETCH_BYTES_MAX, GROUP_PENDING_MAX, MEMBER_UNSENT_BYTES_MAX};
 use ringmain_model::{GroupName, Incarnation, Offset};
 use ringmain_wal::RecordBatch;
 
@@ -64,6 +64,8 @@ impl Member {
 struct Pull {
     origin: Origin,
     left: u32,
+    /// Bytes that it may still get; it gets one message at least.
+    bytes_left: usize,
     until_ms: u64,
     got: Vec<Assignment>,
 }
@@ -315,7 +317,7 @@ impl Group {
 
     /// Adds a fetch that takes up to `count` messages, now or until `until_ms`.
     pub(crate) fn pull(&mut self, origin: Origin, count: u32, until_ms: u64) {
-        self.pulls.push_back(Pull { origin, left: count, until_ms, got: Vec::new() });
+        self.pulls.push_back(Pull { origin, left: count, bytes_left: FETCH_BYTES_MAX, until_ms, got: Vec::new() });
     }
 
     /// Forgets the fetch of an asker that has gone.
@@ -400,7 +402,8 @@ impl Group {
         let attempt = self.hold(offset, Holder::Fetch, now_ms.saturating_add(self.ack_wait_ms));
         let epoch = self.epoch;
         let pull = &mut self.pulls[at];
-        pull.left -= 1;
+        pull.bytes_left = pull.bytes_left.saturating_sub(record_bytes(batch));
+        pull.left = if pull.bytes_left == 0 { 0 } else { pull.left - 1 };
         match pull.got.last_mut() {
             Some(last) if last.batch.base() == batch.base() => last.records.push(Assigned { offset, attempt }),
             _ => pull.got.push(Assignment { epoch, batch: batch.clone(), records: vec![Assigned { offset, attempt }] }),
@@ -421,7 +424,7 @@ impl Group {
         let due_ms = if member.acks_by_sending { u64::MAX } else { now_ms.saturating_add(self.ack_wait_ms) };
         let attempt = self.hold(offset, Holder::Member(member.origin), due_ms);
         let epoch = self.epoch;
-        let bytes = batch.bytes().len() / usize::try_from(batch.count()).unwrap_or(1).max(1);
+        let bytes = record_bytes(batch);
         let member = &mut self.members[place];
         member.in_flight += 1;
         member.unsent.push_back((epoch, offset, bytes));
@@ -451,4 +454,9 @@ impl Group {
         }
         attempts
     }
+}
+
+/// What a record of a batch takes on the average: near enough for bounds, and cheap.
+fn record_bytes(batch: &RecordBatch) -> usize {
+    batch.bytes().len() / usize::try_from(batch.count()).unwrap_or(1).max(1)
 }

@@ -48,6 +48,13 @@ pub(crate) struct ShardBytes {
     pub(crate) windows: u64,
 }
 
+impl ShardBytes {
+    /// What retention keeps.
+    pub(crate) fn retained(&self) -> u64 {
+        self.kept - self.windows
+    }
+}
+
 impl PartitionLog {
     pub(crate) fn new(partition: PartitionRef) -> Self {
         Self {

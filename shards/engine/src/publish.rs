@@ -18,7 +18,8 @@ impl Shard {
         // Refusals come before an offset exists; after admission the message's outcome is the batch's.
         let refusal = match self.topics.get(&partition.incarnation) {
             None => Some(deleted_meanwhile()),
-            Some(_) if self.bytes.kept + message.bytes() as u64 > self.settings.memory_bytes_max => {
+            // Live windows have a bound of their own and make way by themselves.
+            Some(_) if self.bytes.retained() + message.bytes() as u64 > self.settings.memory_bytes_max => {
                 Some(storage_full())
             }
             Some(_) => None,

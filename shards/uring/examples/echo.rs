@@ -58,7 +58,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                     connections.remove(&socket);
                     continue;
                 }
-                Event::Woken => continue,
+                Event::Woken | Event::File(_) => continue,
             };
             if let Some(connection) = connections.get_mut(&socket) {
                 advance(&mut ring, socket, connection);

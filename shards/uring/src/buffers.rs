@@ -1,50 +1,16 @@
 //! The receive buffers that the kernel picks from. Lives on the core of its ring.
 #![allow(unsafe_code, reason = "the buffers are memory that kernel and program hand to each other")]
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use io_uring::Submitter;
 use io_uring::types::BufRingEntry;
 
+use crate::block::Block;
+
 /// The number by which operations name this group of buffers.
 pub(crate) const GROUP: u16 = 0;
-
-/// The kernel maps the list of buffers by pages.
-const PAGE_BYTES: usize = 4096;
-
-/// A block of zeroed memory, aligned to a page.
-struct Block {
-    start: NonNull<u8>,
-    layout: Layout,
-    /// Given up for ever, because the kernel may still use it.
-    leaked: bool,
-}
-
-impl Block {
-    fn new(bytes: usize) -> io::Result<Block> {
-        let layout = Layout::from_size_align(bytes.max(1), PAGE_BYTES)
-            .map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        // SAFETY: the size of the layout is at least one byte.
-        let start = unsafe { alloc_zeroed(layout) };
-        match NonNull::new(start) {
-            Some(start) => Ok(Block { start, layout, leaked: false }),
-            None => handle_alloc_error(layout),
-        }
-    }
-}
-
-impl Drop for Block {
-    fn drop(&mut self) {
-        if self.leaked {
-            return;
-        }
-        // SAFETY: `start` was allocated with exactly this layout and is freed only here.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) };
-    }
-}
 
 /// The buffers and the list by which they go back to the kernel.
 ///
@@ -89,8 +55,8 @@ impl Buffers {
 
     /// Keeps the memory for ever, because receives may still be in flight.
     pub(crate) fn leak(&mut self) {
-        self.list.leaked = true;
-        self.data.leaked = true;
+        self.list.leak();
+        self.data.leak();
     }
 
     /// How many buffers there are.

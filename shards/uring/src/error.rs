@@ -51,7 +51,7 @@ pub enum Error {
     #[error("no descriptor is left for io_uring: raise the limit with `ulimit -n`")]
     Descriptors,
     /// Sizes that cannot be.
-    #[error("the ring cannot be made: {reason}")]
+    #[error("these sizes cannot be: {reason}")]
     Config {
         /// What is wrong with them.
         reason: &'static str,

@@ -3,6 +3,7 @@
 use std::io;
 
 use crate::accept::ListenerId;
+use crate::operation::FileEvent;
 use crate::socket::SocketId;
 
 /// One thing that has happened. Borrows the ring, because received bytes stay in its buffer.
@@ -61,6 +62,8 @@ pub enum Event<'ring> {
     },
     /// Somebody called [`Waker::wake`](crate::Waker::wake).
     Woken,
+    /// An operation on a file has ended. Within a turn these come before all others.
+    File(FileEvent),
 }
 
 /// An event before the received bytes are lent out.
@@ -73,4 +76,5 @@ pub(crate) enum Outcome {
     SendFailed(SocketId, io::Error),
     Closed(SocketId),
     Woken,
+    File(FileEvent),
 }

@@ -37,14 +37,44 @@ impl Completion {
 /// No single wait lasts longer. It keeps the time inside what the kernel's structure can say.
 const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// What goes to the kernel in one piece.
+enum Queued {
+    One(squeue::Entry),
+    /// The second starts only after the first has succeeded in full. The kernel ends a chain at the
+    /// end of a submission, so the two must never be parted.
+    Linked([squeue::Entry; 2]),
+}
+
+impl Queued {
+    fn entries(&self) -> &[squeue::Entry] {
+        match self {
+            Queued::One(entry) => std::slice::from_ref(entry),
+            Queued::Linked(entries) => entries,
+        }
+    }
+}
+
+/// Room for the two parts of a linked write.
+const ENTRIES_MIN: u32 = 2;
+
 /// Queues operations, enters the kernel, and takes completions.
 pub(crate) struct Queue {
     ring: IoUring,
     /// Operations that found no room; they go first. At most a handful for each socket, because a
-    /// socket has one operation of each kind in flight.
-    backlog: VecDeque<squeue::Entry>,
+    /// socket has one operation of each kind in flight, and two for each operation on files.
+    backlog: VecDeque<Queued>,
     /// Operations that have not had their last completion, cancels not counted.
     in_flight: usize,
+    /// Those among them that are done with files.
+    files_in_flight: usize,
+    /// Completions of files, taken out of the kernel's queue because they are told first.
+    files: VecDeque<Completion>,
+    /// Those of sockets that stood before them. None are set aside while no file is in use.
+    others: VecDeque<Completion>,
+    /// The most completions set aside.
+    others_max: usize,
+    /// How often the kernel took only a part of what it was given, which may part a linked pair.
+    cuts: u64,
     /// How many of the completions seen by the last `enter` have not been taken.
     seen: usize,
     overflows: u64,
@@ -54,6 +84,8 @@ pub(crate) struct Queue {
 impl Queue {
     /// Makes a ring for this thread.
     pub(crate) fn new(submission_entries: u32, completion_entries: u32) -> io::Result<Queue> {
+        let submission_entries = submission_entries.max(ENTRIES_MIN);
+        let completion_entries = completion_entries.max(submission_entries);
         let ring: IoUring = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
@@ -67,7 +99,19 @@ impl Queue {
             // A sleeping loop is idle and must not look as if it waited for a disk.
             enter_flags |= EnterFlags::NO_IOWAIT;
         }
-        Ok(Queue { ring, backlog: VecDeque::new(), in_flight: 0, seen: 0, overflows: 0, enter_flags })
+        Ok(Queue {
+            others_max: completion_entries as usize,
+            ring,
+            backlog: VecDeque::new(),
+            in_flight: 0,
+            files_in_flight: 0,
+            files: VecDeque::new(),
+            others: VecDeque::new(),
+            cuts: 0,
+            seen: 0,
+            overflows: 0,
+            enter_flags,
+        })
     }
 
     pub(crate) fn submitter(&self) -> Submitter<'_> {
@@ -82,6 +126,17 @@ impl Queue {
         self.in_flight
     }
 
+    /// Grows whenever the kernel has parted what it was given together.
+    pub(crate) fn cuts(&self) -> u64 {
+        self.cuts
+    }
+
+    /// As if the kernel had parted what it was given.
+    #[cfg(test)]
+    pub(crate) fn pretend_cut(&mut self) {
+        self.cuts += 1;
+    }
+
     /// Queues an operation; the kernel sees it with the next [`Queue::enter`], or earlier when the
     /// queue is full. It is never lost.
     ///
@@ -91,21 +146,44 @@ impl Queue {
     /// [`Queue::next`] has given the completion with its tag that has no `more`. Its tag must be one
     /// of [`Tag`].
     pub(crate) unsafe fn push(&mut self, entry: squeue::Entry) {
-        if Tag::from_bits(entry.get_user_data()).is_some_and(|tag| tag.kind.holds_memory()) {
-            self.in_flight += 1;
+        // SAFETY: the caller keeps what the entry points at.
+        unsafe { self.push_queued(Queued::One(entry)) };
+    }
+
+    /// Queues two operations of which the second starts only after the first has succeeded in full;
+    /// otherwise it completes as cancelled.
+    ///
+    /// Only when [`Queue::cuts`] has changed meanwhile may they have run side by side.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Queue::push`], for both.
+    pub(crate) unsafe fn push_linked(&mut self, first: squeue::Entry, second: squeue::Entry) {
+        let entries = [first.flags(squeue::Flags::IO_LINK), second];
+        // SAFETY: the caller keeps what the entries point at.
+        unsafe { self.push_queued(Queued::Linked(entries)) };
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Queue::push`].
+    unsafe fn push_queued(&mut self, queued: Queued) {
+        for tag in queued.entries().iter().filter_map(|entry| Tag::from_bits(entry.get_user_data())) {
+            self.in_flight += usize::from(tag.kind.holds_memory());
+            self.files_in_flight += usize::from(tag.kind.is_file());
         }
         if self.backlog.is_empty() {
-            // SAFETY: the caller keeps what the entry points at.
-            if unsafe { self.push_now(&entry) } {
+            // SAFETY: the caller keeps what the entries point at.
+            if unsafe { self.push_now(&queued) } {
                 return;
             }
             self.submit();
             // SAFETY: as above.
-            if unsafe { self.push_now(&entry) } {
+            if unsafe { self.push_now(&queued) } {
                 return;
             }
         }
-        self.backlog.push_back(entry);
+        self.backlog.push_back(queued);
     }
 
     /// Queues the cancelling of the operation with the tag `of`. It points at nothing of ours.
@@ -131,9 +209,9 @@ impl Queue {
     /// # Safety
     ///
     /// As for [`Queue::push`].
-    unsafe fn push_now(&mut self, entry: &squeue::Entry) -> bool {
-        // SAFETY: the caller keeps what the entry points at until it has completed.
-        unsafe { self.ring.submission().push(entry) }.is_ok()
+    unsafe fn push_now(&mut self, queued: &Queued) -> bool {
+        // SAFETY: the caller keeps what the entries point at until they have completed.
+        unsafe { self.ring.submission().push_multiple(queued.entries()) }.is_ok()
     }
 
     /// Makes room in the submission queue. A failure leaves it full, and the backlog takes over.
@@ -147,13 +225,13 @@ impl Queue {
     ///
     /// [`Error::CompletionsLost`] and [`Error::System`]: the ring cannot be used any more.
     pub(crate) fn enter(&mut self, wait: Option<Duration>) -> Result<(), Error> {
-        while let Some(entry) = self.backlog.pop_front() {
-            // SAFETY: whoever called `push` keeps what the entry points at.
-            if !unsafe { self.push_now(&entry) } {
+        while let Some(queued) = self.backlog.pop_front() {
+            // SAFETY: whoever called `push` keeps what the entries point at.
+            if !unsafe { self.push_now(&queued) } {
                 self.submit();
                 // SAFETY: as above.
-                if !unsafe { self.push_now(&entry) } {
-                    self.backlog.push_front(entry);
+                if !unsafe { self.push_now(&queued) } {
+                    self.backlog.push_front(queued);
                     break;
                 }
             }
@@ -161,6 +239,8 @@ impl Queue {
         let at_least = match wait {
             // What waits for room must not sleep: it goes in when completions have been taken.
             _ if !self.backlog.is_empty() => 0,
+            // There is something to tell already.
+            _ if !self.files.is_empty() || !self.others.is_empty() => 0,
             Some(Duration::ZERO) => 0,
             _ => 1,
         };
@@ -172,6 +252,7 @@ impl Queue {
             self.overflows += 1;
         }
         self.seen = self.ring.completion().len();
+        self.set_aside();
         match result.map_err(|error| (error.raw_os_error(), error)) {
             Ok(()) => Ok(()),
             // A signal, the end of the wait, or a kernel that wants its completions taken first.
@@ -191,13 +272,56 @@ impl Queue {
         // SAFETY: the flags contain EXT_ARG, for which the argument is a `SubmitArgs`; it and the
         // time it points at live until the call returns. What the queued operations point at is
         // kept by those who queued them.
-        unsafe { self.ring.submitter().enter(queued, at_least, flags.bits(), Some(&arguments)) }?;
+        let taken = unsafe { self.ring.submitter().enter(queued, at_least, flags.bits(), Some(&arguments)) }?;
+        if taken < queued as usize {
+            self.cuts += 1;
+        }
         Ok(())
     }
 
-    /// The next of the completions that the last [`Queue::enter`] has seen. Later ones wait for the
-    /// next `enter`, so that a loop over this function ends.
+    /// While files are in use, takes all that the kernel has delivered, so that their completions can
+    /// be told first. Otherwise nothing is copied.
+    fn set_aside(&mut self) {
+        if self.files_in_flight == self.files.len() {
+            return;
+        }
+        while self.others.len() < self.others_max {
+            match self.take() {
+                Some(completion) if completion.tag.kind.is_file() => self.files.push_back(completion),
+                Some(completion) => self.others.push_back(completion),
+                None => break,
+            }
+        }
+    }
+
+    /// The next of the completions that the last [`Queue::enter`] has seen: those of files first.
+    /// Later ones wait for the next `enter`, so that a loop over this function ends.
     pub(crate) fn next(&mut self) -> Option<Completion> {
+        if let Some(completion) = self.next_of_file() {
+            return Some(completion);
+        }
+        let completion = self.others.pop_front().or_else(|| self.take())?;
+        self.settle(&completion);
+        Some(completion)
+    }
+
+    /// The next completion of a file among those set aside.
+    pub(crate) fn next_of_file(&mut self) -> Option<Completion> {
+        let completion = self.files.pop_front()?;
+        self.settle(&completion);
+        Some(completion)
+    }
+
+    /// What the completion says is now known to its owner.
+    fn settle(&mut self, completion: &Completion) {
+        if !completion.more {
+            self.in_flight -= usize::from(completion.tag.kind.holds_memory());
+            self.files_in_flight -= usize::from(completion.tag.kind.is_file());
+        }
+    }
+
+    /// The next completion out of the kernel's queue.
+    fn take(&mut self) -> Option<Completion> {
         while self.seen > 0 {
             self.seen -= 1;
             let entry = self.ring.completion().next()?;
@@ -205,15 +329,11 @@ impl Queue {
                 debug_assert!(false, "a completion of nobody");
                 continue;
             };
-            let more = cqueue::more(entry.flags());
-            if !more && tag.kind.holds_memory() {
-                self.in_flight -= 1;
-            }
             return Some(Completion {
                 tag,
                 result: entry.result(),
                 buffer: cqueue::buffer_select(entry.flags()),
-                more,
+                more: cqueue::more(entry.flags()),
             });
         }
         None
@@ -221,7 +341,8 @@ impl Queue {
 
     /// Whether every completion that the kernel has delivered has been taken.
     pub(crate) fn is_drained(&mut self) -> bool {
-        self.ring.completion().is_empty() && !self.ring.submission().cq_overflow()
+        let aside = self.files.len() + self.others.len();
+        aside == 0 && self.ring.completion().is_empty() && !self.ring.submission().cq_overflow()
     }
 }
 

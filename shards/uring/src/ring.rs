@@ -9,6 +9,7 @@ use crate::accept::{Listener, close_late_connection};
 use crate::buffers::Buffers;
 use crate::error::Error;
 use crate::event::{Event, Outcome};
+use crate::files::Files;
 use crate::gather::Gather;
 use crate::kernel::{Facts, explain};
 use crate::queue::{Completion, Queue};
@@ -29,8 +30,8 @@ const DRAIN_STEP: Duration = Duration::from_millis(20);
 /// Sizes of a ring. All are bounds.
 #[derive(Clone, Debug)]
 pub struct RingConfig {
-    /// Operations that fit into one system call. More are handed over in several. Rounded up to a
-    /// power of two by the kernel.
+    /// Operations that fit into one system call. More are handed over in several. At least 2, and
+    /// rounded up to a power of two by the kernel.
     pub submission_entries: u32,
     /// Completions that fit between two turns. More are kept by the kernel, at a cost, and counted
     /// by [`Ring::overflows`]. Rounded up to a power of two; not less than `submission_entries`.
@@ -75,7 +76,7 @@ impl RingConfig {
     }
 }
 
-/// One io_uring with its sockets, listeners, buffers and wake-up.
+/// One io_uring with its sockets, listeners, files, buffers and wake-up.
 ///
 /// It belongs to the thread that made it. Do not fork while it exists: the child would share its
 /// memory. All calls on a socket or listener that no longer exists do nothing.
@@ -84,6 +85,7 @@ pub struct Ring {
     pub(crate) buffers: Buffers,
     pub(crate) sockets: Slab<Socket>,
     pub(crate) listeners: Slab<Listener>,
+    pub(crate) files: Files,
     waker: Waker,
     /// Memory of finished sends, for the next ones.
     pub(crate) spare: Vec<Gather>,
@@ -119,6 +121,7 @@ impl Ring {
             buffers,
             sockets: Slab::new(config.sockets_max),
             listeners: Slab::new(LISTENERS_MAX),
+            files: Files::new(),
             waker,
             spare: Vec::new(),
             starved: VecDeque::new(),
@@ -154,9 +157,18 @@ impl Ring {
     }
 
     /// The next thing that has happened, or none when all that the last [`Ring::turn`] has seen is told.
+    ///
+    /// What has happened to files is told before all else, because whoever waits for a commit waits
+    /// for every byte that is handled before it.
     pub fn next_event(&mut self) -> Option<Event<'_>> {
         self.give_back_held();
         let outcome = loop {
+            if let Some(completion) = self.queue.next_of_file() {
+                match self.complete(&completion) {
+                    Some(outcome) => break outcome,
+                    None => continue,
+                }
+            }
             if let Some(socket) = self.closed.pop_front() {
                 let (slot, generation) = socket.parts();
                 self.sockets.remove(slot, generation);
@@ -179,6 +191,7 @@ impl Ring {
             Outcome::SendFailed(socket, error) => Event::SendFailed { socket, error },
             Outcome::Closed(socket) => Event::Closed { socket },
             Outcome::Woken => Event::Woken,
+            Outcome::File(event) => Event::File(event),
         })
     }
 
@@ -211,6 +224,7 @@ impl Ring {
             Kind::Send => self.complete_send(completion),
             Kind::SendCancel => self.complete_send_cancel(completion),
             Kind::CancelAll => None,
+            Kind::File | Kind::FileSync => self.complete_file(completion).map(Outcome::File),
         }
     }
 
@@ -245,8 +259,12 @@ impl Ring {
                 return false;
             }
             while let Some(completion) = self.queue.next() {
-                if completion.tag.kind == Kind::Accept {
-                    close_late_connection(&completion);
+                match completion.tag.kind {
+                    Kind::Accept => close_late_connection(&completion),
+                    // Its memory is free again. A close that waited for this starts now, and is
+                    // waited for as well.
+                    Kind::File | Kind::FileSync => drop(self.complete_file(&completion)),
+                    _ => {}
                 }
             }
         }
@@ -258,6 +276,7 @@ impl Ring {
         for socket in self.sockets.values_mut() {
             std::mem::forget(socket.send.take());
         }
+        self.files.leak();
         self.buffers.leak();
         std::mem::forget(self.waker.clone());
     }
@@ -267,6 +286,7 @@ impl Drop for Ring {
     fn drop(&mut self) {
         if self.drain() {
             Buffers::unregister(&self.queue.submitter());
+            self.files.unregister(&self.queue.submitter());
         } else {
             self.leak();
         }
@@ -278,6 +298,7 @@ impl std::fmt::Debug for Ring {
         formatter
             .debug_struct("Ring")
             .field("sockets", &self.sockets.len())
+            .field("files", &self.files.open.len())
             .field("in_flight", &self.queue.in_flight())
             .finish_non_exhaustive()
     }

@@ -64,6 +64,11 @@ impl<T> Slab<T> {
         self.entries.len() - self.free.len()
     }
 
+    /// Whether all slots are taken.
+    pub(crate) fn is_full(&self) -> bool {
+        self.len() >= self.slots_max as usize
+    }
+
     /// All values, in no promised order.
     pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.entries.iter_mut().filter_map(|entry| entry.value.as_mut())
@@ -94,6 +99,7 @@ mod tests {
         let mut slab = Slab::new(2);
         assert!(slab.insert(1).is_ok());
         assert!(slab.insert(2).is_ok());
+        assert!(slab.is_full());
         assert_eq!(slab.insert(3), Err(3));
         assert_eq!(slab.len(), 2);
         assert_eq!(slab.remove(0, 0), Some(1));

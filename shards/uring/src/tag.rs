@@ -15,6 +15,10 @@ pub(crate) enum Kind {
     Send = 6,
     SendCancel = 7,
     CancelAll = 8,
+    /// A write, read, sync, or anything else that is done with files.
+    File = 9,
+    /// The sync that follows a write.
+    FileSync = 10,
 }
 
 impl Kind {
@@ -28,6 +32,8 @@ impl Kind {
             6 => Kind::Send,
             7 => Kind::SendCancel,
             8 => Kind::CancelAll,
+            9 => Kind::File,
+            10 => Kind::FileSync,
             _ => return None,
         })
     }
@@ -35,7 +41,12 @@ impl Kind {
     /// Whether memory or a descriptor of ours must stay until the operation has completed. Cancels
     /// need nothing, and their successes are never reported.
     pub(crate) fn holds_memory(self) -> bool {
-        matches!(self, Kind::Wake | Kind::Accept | Kind::Receive | Kind::Send)
+        matches!(self, Kind::Wake | Kind::Accept | Kind::Receive | Kind::Send) || self.is_file()
+    }
+
+    /// Whether its completion is told before those of sockets.
+    pub(crate) fn is_file(self) -> bool {
+        matches!(self, Kind::File | Kind::FileSync)
     }
 }
 

@@ -2,6 +2,8 @@
 
 mod decode;
 mod encode;
+#[cfg(test)]
+pub(crate) mod tests;
 
 use ringmain_model::{GroupName, Incarnation, Offset, PartitionRef, TopicConfig, TopicName};
 

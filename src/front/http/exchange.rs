@@ -56,9 +56,9 @@ impl Task {
         match self {
             Task::Refuse(_) | Task::Options { .. } | Task::Health | Task::Ready => Company::Any,
             Task::Publish(_) => Company::Publishes,
-            Task::Stat(_) | Task::List | Task::Metrics | Task::Groups(_) => Company::Readers,
-            Task::Fetch(fetch) if fetch.wait_ms == 0 => Company::Readers,
-            // A fetch that waits reads from its topic for a while, and a stream for ever.
+            Task::Stat(_) | Task::Groups(_) => Company::Readers,
+            // Answers that may be large come one at a time.
+            Task::List | Task::Metrics => Company::None,
             Task::Fetch(_) | Task::Subscribe(_) | Task::Echo(_) => Company::None,
             Task::Create | Task::Delete(_) | Task::Group(_) => Company::None,
         }

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use ringmain_driver::{Close, Io};
 use ringmain_model::limit::{
-    BODIES_BYTES_PER_CORE, HEAD_BYTES_MAX, HEAD_LINES_MAX, PIPELINE_BYTES_MAX, PIPELINE_REQUESTS_MAX,
+    ACK_OFFSETS_MAX, BODIES_BYTES_PER_CORE, HEAD_BYTES_MAX, HEAD_LINES_MAX, OUTPUT_BYTES_MAX, PIPELINE_BYTES_MAX,
+    PIPELINE_REQUESTS_MAX,
 };
 use ringmain_wire::http::{
     BodyDecoder, CONTINUE, Framing, HeadLimits, Method, RequestHead, Version, decode_request_head,
@@ -20,6 +21,8 @@ use super::ws::Socket;
 const HEAD_LIMITS: HeadLimits = HeadLimits { head_bytes_max: HEAD_BYTES_MAX, headers_max: HEAD_LINES_MAX };
 /// Bytes of a body that nobody wants, read and thrown away so that the connection can go on.
 const UNWANTED_BYTES_MAX: usize = 64 << 10;
+/// Bytes of a body that acknowledges: as many offsets as one may name.
+const GROUP_BODY_BYTES_MAX: usize = 24 * ACK_OFFSETS_MAX;
 /// Bytes that a body must grow by within the body timeout.
 const BODY_PROGRESS_BYTES: usize = 4 << 10;
 /// Room made for a body at first, whatever its announced length.
@@ -131,7 +134,12 @@ impl Session {
     }
 
     /// Whether the next request must wait for answers.
-    fn is_blocked(&self) -> bool {
+    fn is_blocked(&self, io: &mut Io<'_>) -> bool {
+        if io.output_bytes() >= OUTPUT_BYTES_MAX {
+            // Answers that nobody takes are not added to.
+            io.wake_when_drained();
+            return true;
+        }
         self.exchanges.len() >= PIPELINE_REQUESTS_MAX || self.held.is_some() || self.exchanges.is_exclusive()
     }
 
@@ -149,7 +157,7 @@ impl Session {
                     used += self.consume_body(front, rest, io);
                 }
                 Phase::Head => {
-                    if rest.is_empty() || self.is_blocked() {
+                    if rest.is_empty() || self.is_blocked(io) {
                         return used;
                     }
                     match decode_request_head(rest, &HEAD_LIMITS) {
@@ -176,6 +184,7 @@ impl Session {
         let task = front.plan(head, &mut context, io).unwrap_or_else(Task::Refuse);
         let body_bytes_max = match &task {
             Task::Publish(publish) => publish.body_bytes_max(front),
+            Task::Group(_) => GROUP_BODY_BYTES_MAX,
             _ => UNWANTED_BYTES_MAX,
         };
         // A client that waits for leave to send hears the refusal instead.
@@ -306,7 +315,7 @@ impl Session {
             self.run(front, context, task, Cow::Owned(body), io);
         }
         self.pay_continue(io);
-        if !self.input.is_empty() && matches!(self.phase, Phase::Head) && !self.is_blocked() {
+        if !self.input.is_empty() && matches!(self.phase, Phase::Head) && !self.is_blocked(io) {
             self.consume_input(front, io);
         }
         if self.exchanges.is_empty() && self.input.is_empty() && matches!(self.phase, Phase::Head) {
@@ -395,7 +404,8 @@ impl Session {
     /// Sets the deadline of whatever the connection is at, and stops reading while too much waits.
     fn arm(&mut self, front: &HttpFront, io: &mut Io<'_>) {
         if !matches!(self.phase, Phase::Socket(_)) {
-            io.want_input(!self.is_blocked() || self.input.len() < PIPELINE_BYTES_MAX);
+            let blocked = self.is_blocked(io);
+            io.want_input(!blocked || self.input.len() < PIPELINE_BYTES_MAX);
         }
         let settings = &front.settings;
         let waiting = self.exchanges.wait_until_ms();

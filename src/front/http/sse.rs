@@ -65,8 +65,9 @@ impl Stream {
             sse::checkpoint(&mut first, &id);
         }
         stream.say(&first, io);
-        // A subscriber may be as slow as it likes: it holds a cursor and not a queue.
-        io.limit_write_stall(false);
+        // A subscriber may be as slow as it likes: it holds a cursor and not a queue. A member holds messages, and one that
+        // takes none is cut off, so that the others get them.
+        io.limit_write_stall(opening.group.is_some());
         stream
     }
 

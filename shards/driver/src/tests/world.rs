@@ -97,6 +97,8 @@ impl Front for Notebook {
         }
     }
 
+    fn on_drained(&mut self, _: &mut Seen, _: &mut Io<'_>) {}
+
     fn on_timer(&mut self, _: &mut Seen, _: &mut Io<'_>) {}
 
     fn on_shutdown(&mut self, _: &mut Seen, _: &mut Io<'_>) {}

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use ringmain_uring::{Event, ListenerId, Ring, RingConfig, SocketId};
+use ringmain_uring::{Event, FileEvent, ListenerId, Ring, RingConfig, SocketId};
 
 /// No condition of any test takes longer, unless it never comes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -25,6 +25,7 @@ pub(crate) enum Seen {
     SendFailed(SocketId, io::Error),
     Closed(SocketId),
     Woken,
+    File(FileEvent),
 }
 
 impl From<Event<'_>> for Seen {
@@ -38,6 +39,7 @@ impl From<Event<'_>> for Seen {
             Event::SendFailed { socket, error } => Seen::SendFailed(socket, error),
             Event::Closed { socket } => Seen::Closed(socket),
             Event::Woken => Seen::Woken,
+            Event::File(event) => Seen::File(event),
         }
     }
 }

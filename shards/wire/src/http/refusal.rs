@@ -64,8 +64,7 @@ impl Refusal {
     #[cold]
     pub(crate) fn body_too_large(body_bytes_max: u64) -> Self {
         let message = format!(
-            "The body is larger than the {body_bytes_max} bytes that this request may carry. Send less at a time, \
-             or raise the broker's body limit."
+            "The body is larger than the {body_bytes_max} bytes that this request may carry. Send less at a time."
         );
         Self::new(413, "payload_too_large", message)
     }

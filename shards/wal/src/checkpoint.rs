@@ -1,0 +1,207 @@
+//! What a checkpoint says, and the envelope of a slot around it. Pure, on the core that owns the shard.
+
+use bytes::Bytes;
+use ringmain_model::ShardId;
+
+use crate::effect::SlotName;
+use crate::entry::{self, Entry, EntryDamage, GroupProgress, LogMarks, TopicCreated};
+use crate::fields::{Fields, length32};
+use crate::position::{BLOCK_BYTES, LogPosition, SegmentNumber, Sequence, whole_blocks};
+
+const MAGIC: &[u8; 8] = b"RMSLOT\0\0";
+const SLOT_VERSION: u32 = 1;
+const FIXED_BYTES: usize = 72;
+
+/// How a shard stood when the log had come to `position`: replaying from there makes it stand as it stands now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Checkpoint {
+    /// Where replay starts.
+    pub position: LogPosition,
+    /// Segments that damage touched: they are set aside, never recycled.
+    pub held: Vec<SegmentNumber>,
+    /// Topics, each with its settings.
+    pub topics: Vec<TopicCreated>,
+    /// Start and end of each partition's log.
+    pub marks: Vec<LogMarks>,
+    /// Where each group stands.
+    pub groups: Vec<GroupProgress>,
+}
+
+/// A slot that was read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SlotContent {
+    /// Number of the checkpoint, from 1.
+    pub sequence: u64,
+    /// What it says.
+    pub checkpoint: Checkpoint,
+}
+
+/// Why a file is no slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SlotDamage {
+    /// Too short, another magic, a wrong checksum, or content that cannot be.
+    #[error("the checkpoint slot is damaged")]
+    Damaged,
+    /// A whole slot of a newer version.
+    #[error("the checkpoint slot has version {0}, this program reads version {SLOT_VERSION}")]
+    Newer(u32),
+    /// A whole slot of another shard.
+    #[error("the checkpoint slot belongs to shard {}", .0.0)]
+    Foreign(ShardId),
+}
+
+/// The bytes of a slot, filled up to a block.
+#[must_use]
+pub fn encode_slot(shard: ShardId, sequence: u64, checkpoint: &Checkpoint) -> Vec<u8> {
+    let count = checkpoint.topics.len() + checkpoint.marks.len() + checkpoint.groups.len();
+    let position = &checkpoint.position;
+    let mut out = Vec::with_capacity(FIXED_BYTES + 8 * checkpoint.held.len() + 128 * count);
+    out.extend_from_slice(MAGIC);
+    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(&SLOT_VERSION.to_le_bytes());
+    out.extend_from_slice(&[0; 8]);
+    out.extend_from_slice(&sequence.to_le_bytes());
+    out.extend_from_slice(&shard.0.to_le_bytes());
+    out.extend_from_slice(&[0; 2]);
+    out.extend_from_slice(&position.previous_checksum.to_le_bytes());
+    out.extend_from_slice(&position.segment.0.to_le_bytes());
+    out.extend_from_slice(&position.position.to_le_bytes());
+    out.extend_from_slice(&position.next.0.to_le_bytes());
+    out.extend_from_slice(&length32(checkpoint.held.len()).to_le_bytes());
+    out.extend_from_slice(&length32(count).to_le_bytes());
+    for held in &checkpoint.held {
+        out.extend_from_slice(&held.0.to_le_bytes());
+    }
+    let topics = checkpoint.topics.iter().cloned().map(Entry::TopicCreated);
+    let marks = checkpoint.marks.iter().copied().map(Entry::LogMarks);
+    let groups = checkpoint.groups.iter().cloned().map(Entry::GroupProgress);
+    for content in topics.chain(marks).chain(groups) {
+        // None of these three shares bytes, so nothing is left to append.
+        let _ = entry::encode(&content, &mut out);
+    }
+    let length = out.len();
+    out[16..24].copy_from_slice(&(length as u64).to_le_bytes());
+    let checksum = crc32c::crc32c(&out[12..]);
+    out[8..12].copy_from_slice(&checksum.to_le_bytes());
+    out.resize(usize::try_from(whole_blocks(length as u64)).unwrap_or(length), 0);
+    out
+}
+
+/// Reads a slot's file; what follows the slot in it is of no account.
+///
+/// # Errors
+/// What is wrong. A newer version or another shard is told only of a slot whose checksum is right.
+pub fn decode_slot(shard: ShardId, file: &Bytes) -> Result<SlotContent, SlotDamage> {
+    let damaged = SlotDamage::Damaged;
+    let mut fields = Fields::of(file);
+    let has_magic = fields.take(8) == Some(MAGIC.as_slice());
+    let checksum = fields.u32().filter(|_| has_magic).ok_or(damaged)?;
+    let version = fields.u32().ok_or(damaged)?;
+    let length = fields.u64().and_then(|length| usize::try_from(length).ok()).ok_or(damaged)?;
+    let slot = file.get(12..length).filter(|_| length >= FIXED_BYTES).ok_or(damaged)?;
+    if crc32c::crc32c(slot) != checksum {
+        return Err(damaged);
+    }
+    if version != SLOT_VERSION {
+        return Err(SlotDamage::Newer(version));
+    }
+    let slot = file.slice(..length);
+    read_slot(shard, &slot)?.ok_or(damaged)
+}
+
+/// `Ok(None)` means that the content cannot be.
+fn read_slot(shard: ShardId, slot: &Bytes) -> Result<Option<SlotContent>, SlotDamage> {
+    let Some(head) = slot.get(24..FIXED_BYTES) else { return Ok(None) };
+    let mut fields = Fields::of(head);
+    let Some((sequence, owner, position, held, count)) = read_head(&mut fields) else { return Ok(None) };
+    if owner != shard {
+        return Err(SlotDamage::Foreign(owner));
+    }
+    let mut fields = Fields::of(&slot[FIXED_BYTES..]);
+    let mut checkpoint =
+        Checkpoint { position, held: Vec::new(), topics: Vec::new(), marks: Vec::new(), groups: Vec::new() };
+    for _ in 0..held {
+        let Some(number) = fields.u64() else { return Ok(None) };
+        checkpoint.held.push(SegmentNumber(number));
+    }
+    let mut rest = slot.slice(slot.len() - fields.left()..);
+    let mut seen = 0_u32;
+    while !rest.is_empty() {
+        match entry::decode(&rest) {
+            Ok((entry, length)) => {
+                match entry {
+                    Entry::TopicCreated(topic) => checkpoint.topics.push(topic),
+                    Entry::LogMarks(marks) => checkpoint.marks.push(marks),
+                    Entry::GroupProgress(progress) => checkpoint.groups.push(progress),
+                    _ => return Ok(None),
+                }
+                seen = seen.saturating_add(1);
+                rest = rest.slice(length..);
+            }
+            // The checksum says that these bytes are meant: a newer program's, under the same version.
+            Err(EntryDamage::Newer) => return Err(SlotDamage::Newer(SLOT_VERSION)),
+            Err(EntryDamage::Malformed) => return Ok(None),
+        }
+    }
+    Ok((seen == count).then_some(SlotContent { sequence, checkpoint }))
+}
+
+fn read_head(fields: &mut Fields<'_>) -> Option<(u64, ShardId, LogPosition, u32, u32)> {
+    let sequence = fields.u64()?;
+    let owner = ShardId(fields.u16()?);
+    fields.zeros(2)?;
+    let previous_checksum = fields.u32()?;
+    let segment = SegmentNumber(fields.u64()?);
+    let position = fields.u64().filter(|position| position.is_multiple_of(BLOCK_BYTES))?;
+    let next = Sequence(fields.u64()?);
+    Some((sequence, owner, LogPosition { segment, position, next, previous_checksum }, fields.u32()?, fields.u32()?))
+}
+
+/// What a start makes of the two slots.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Slots {
+    /// The slot that counts; `None` when no checkpoint was ever finished, so that the whole log is there.
+    pub newer: Option<(SlotName, SlotContent)>,
+    /// Where the other slot's replay would start, if it is valid: the log is kept from there on. Nothing may be released before
+    /// [`SlotWriter`](crate::SlotWriter) has confirmed the slots.
+    pub older: Option<LogPosition>,
+    /// The slot that is damaged, to be reported. It is the next to be written.
+    pub damaged: Option<SlotName>,
+    /// Files that are there.
+    pub present: [bool; 2],
+}
+
+/// Why the two slots cannot be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SlotsRefused {
+    /// Both are there and damaged.
+    #[error("both checkpoint slots are damaged: look at them with `ringmain inspect`, restore one from a copy")]
+    BothDamaged,
+    /// One was written by a newer program or belongs to another shard.
+    #[error("checkpoint slot {0:?}: {1}")]
+    Slot(SlotName, SlotDamage),
+}
+
+/// Chooses the newer valid slot of the two files, each `None` if it is not there.
+///
+/// # Errors
+/// When nothing may be done with this directory; nothing was changed.
+pub fn choose_slot(shard: ShardId, a: Option<&Bytes>, b: Option<&Bytes>) -> Result<Slots, SlotsRefused> {
+    let mut valid = Vec::new();
+    let mut damaged = Vec::new();
+    for (name, file) in [(SlotName::A, a), (SlotName::B, b)] {
+        let Some(file) = file else { continue };
+        match decode_slot(shard, file) {
+            Ok(content) => valid.push((name, content)),
+            Err(SlotDamage::Damaged) => damaged.push(name),
+            Err(refusal) => return Err(SlotsRefused::Slot(name, refusal)),
+        }
+    }
+    if damaged.len() == 2 {
+        return Err(SlotsRefused::BothDamaged);
+    }
+    valid.sort_by_key(|(_, content)| content.sequence);
+    let newer = valid.pop();
+    let older = valid.pop().map(|(_, content)| content.checkpoint.position);
+    Ok(Slots { newer, older, damaged: damaged.first().copied(), present: [a.is_some(), b.is_some()] })
+}

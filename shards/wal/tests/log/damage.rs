@@ -1,0 +1,154 @@
+//! The last two batches cut at every byte, zeroed from every byte, each byte flipped: the table's outcome, never a panic.
+
+use ringmain_wal::{BLOCK_BYTES, Entry, Finding, LogOpener, OpenOutput, Sequence};
+
+use crate::disk::Disk;
+use crate::stage::{Log, Opening, SHARD, created, open, records, segment, written};
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+/// The second and the third batch of the log stand in these blocks of its first segment.
+const LAST_BUT_ONE: usize = 2 * BLOCK;
+const LAST: usize = 3 * BLOCK;
+
+fn length_at(disk: &Disk, at: usize) -> usize {
+    let content = disk.whole(segment(1)).unwrap();
+    u32::from_le_bytes(content[at + 4..at + 8].try_into().unwrap()) as usize
+}
+
+fn is_hole(finding: &Finding) -> bool {
+    matches!(finding, Finding::Hole { .. })
+}
+
+/// What counts is a prefix of what was written, and what is lost in the middle is told of.
+fn check(opening: &Opening, entries: &[(Sequence, Entry)], kept: usize, what: &str) {
+    assert_eq!(opening.entries, entries[..kept], "{what}");
+    assert!(opening.opened.is_some(), "{what}");
+}
+
+#[test]
+fn each_flipped_bit_has_its_outcome() {
+    let (whole, entries) = written(2);
+    for (at, kept, is_middle) in [(LAST_BUT_ONE, 1, true), (LAST, 2, false)] {
+        let length = length_at(&whole, at);
+        for byte in 0..BLOCK {
+            for bit in if byte < length { 0..8 } else { 0..1 } {
+                let mut disk = whole.clone();
+                disk.damage(segment(1), |content| content[at + byte] ^= 1 << bit);
+                let opening = open(&mut disk, None);
+                let what = format!("batch at {at}, byte {byte}, bit {bit}");
+                if byte >= length {
+                    // Filling: nothing that was stored is touched.
+                    check(&opening, &entries, 3, &what);
+                    assert_eq!(opening.findings, [], "{what}");
+                } else {
+                    check(&opening, &entries, kept, &what);
+                    assert_eq!(opening.findings.iter().any(is_hole), is_middle, "{what}");
+                    let is_cut = opening.findings.iter().any(|finding| matches!(finding, Finding::Cut { .. }));
+                    assert_eq!(is_cut, !is_middle, "{what}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn each_cut_of_the_file_has_its_outcome() {
+    let (whole, entries) = written(2);
+    for end in LAST_BUT_ONE..whole.whole(segment(1)).unwrap().len() {
+        let mut disk = whole.clone();
+        disk.damage(segment(1), |content| content.truncate(end));
+        let opening = open(&mut disk, None);
+        let kept = 1
+            + usize::from(end >= LAST_BUT_ONE + length_at(&whole, LAST_BUT_ONE))
+            + usize::from(end >= LAST + length_at(&whole, LAST));
+        check(&opening, &entries, kept, &format!("cut at {end}"));
+        assert!(matches!(opening.findings[0], Finding::SegmentShort { .. }), "cut at {end}");
+        assert!(!opening.findings.iter().any(is_hole), "cut at {end}");
+    }
+}
+
+#[test]
+fn zeros_from_each_byte_have_their_outcome() {
+    let (whole, entries) = written(2);
+    let size = whole.whole(segment(1)).unwrap().len();
+    for from in LAST_BUT_ONE..size {
+        let mut disk = whole.clone();
+        disk.damage(segment(1), |content| content[from..].fill(0));
+        let before = whole.whole(segment(1)).unwrap();
+        let is_kept = |at: usize| before[from.max(at)..at + length_at(&whole, at)].iter().all(|byte| *byte == 0);
+        let first = from >= LAST_BUT_ONE + length_at(&whole, LAST_BUT_ONE) || is_kept(LAST_BUT_ONE);
+        let second = first && (from >= LAST + length_at(&whole, LAST) || is_kept(LAST));
+        let opening = open(&mut disk, None);
+        check(&opening, &entries, 1 + usize::from(first) + usize::from(second), &format!("zeros from {from}"));
+        assert!(!opening.findings.iter().any(is_hole), "zeros from {from}");
+    }
+    // Zeros over the last batch but one alone are damage in the middle.
+    for from in LAST_BUT_ONE..LAST_BUT_ONE + length_at(&whole, LAST_BUT_ONE) - 8 {
+        let mut disk = whole.clone();
+        disk.damage(segment(1), |content| content[from..LAST].fill(0));
+        let opening = open(&mut disk, None);
+        check(&opening, &entries, 1, &format!("zeros from {from} to the last batch"));
+        assert!(opening.findings.iter().any(is_hole), "zeros from {from} to the last batch");
+    }
+}
+
+#[test]
+fn damage_after_a_restart_is_told_from_a_cut_tail() {
+    // The second start's first batch chains to the last batch of the first start, which is damaged afterwards.
+    let (disk, _) = written(1);
+    let mut log = Log::on(disk, 8, None);
+    log.commit(&records(1, 1, 1, 100));
+    log.disk.damage(segment(1), |content| content[LAST_BUT_ONE + 90] ^= 4);
+    let opening = open(&mut log.disk, None);
+    assert_eq!(opening.entries, [(Sequence(1), created(1))]);
+    assert!(opening.findings.iter().any(is_hole));
+}
+
+#[test]
+fn a_payload_that_pretends_to_be_a_batch_is_none() {
+    let (whole, _) = written(2);
+    let forged = whole.whole(segment(1)).unwrap().slice(LAST..LAST + BLOCK);
+    let mut log = Log::on(Disk::new(1 << 30), 9, None);
+    log.commit(&created(1));
+    let payload = forged.repeat(2);
+    let mut builder = ringmain_wal::BatchBuilder::new(crate::stage::partition(1), ringmain_model::Offset(0), 0);
+    builder.push(&ringmain_model::Message::of(payload), 0);
+    log.commit(&Entry::Records(builder.finish().unwrap()));
+    log.disk.damage(segment(1), |content| content[LAST_BUT_ONE + 70] ^= 4);
+    let opening = open(&mut log.disk, None);
+    assert!(!opening.findings.iter().any(is_hole), "{:?}", opening.findings);
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_bytes_in_a_segment_end_in_a_result(
+        noise in proptest::collection::vec((0_usize..6 * BLOCK, proptest::prelude::any::<u8>()), 1..200),
+        header_too in proptest::prelude::any::<bool>(),
+    ) {
+        let (mut disk, entries) = written(8);
+        disk.damage(segment(2), |content| {
+            for (at, byte) in &noise {
+                let at = at % content.len();
+                if header_too || at >= BLOCK {
+                    content[at] = *byte;
+                }
+            }
+        });
+        let opening = open(&mut disk, None);
+        proptest::prop_assert!(opening.opened.is_some());
+        // Whatever is replayed was written, in that order.
+        let mut written = entries.iter();
+        for entry in &opening.entries {
+            proptest::prop_assert!(written.any(|one| one == entry));
+        }
+    }
+}
+
+#[test]
+fn a_whole_read_is_bounded() {
+    let (disk, _) = written(2);
+    let mut opener = LogOpener::new(SHARD, None, &disk.list());
+    let mut outputs = Vec::new();
+    opener.start(&mut outputs);
+    assert!(matches!(&outputs[..], [OpenOutput::Do { .. }]), "one read at a time");
+}
