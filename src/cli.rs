@@ -22,6 +22,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// The broker refused, or something failed: exit code 1.
     Failed(String),
+    /// The broker cannot be reached, or the connection broke: exit code 1, unless coming back helps.
+    Lost(String),
     /// Whoever read the output has gone: not an error.
     OutputClosed,
 }
@@ -97,7 +99,7 @@ pub(crate) fn run() -> ExitCode {
             output::complain(&message);
             ExitCode::from(2)
         }
-        Err(Failure::Failed(message)) => {
+        Err(Failure::Failed(message) | Failure::Lost(message)) => {
             output::complain(&message);
             ExitCode::FAILURE
         }

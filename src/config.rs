@@ -99,6 +99,9 @@ pub(crate) struct ConfigError {
     pub(crate) fix: String,
 }
 
+/// Memory that one shard needs at least: a few messages of the usual largest size.
+const MEMORY_BYTES_PER_SHARD_MIN: u64 = 4 << 20;
+
 /// How the log is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LogFormat {
@@ -243,7 +246,7 @@ impl Sources<'_> {
         let memory = self.number(
             flags.memory_bytes.as_ref(),
             key("memory-bytes", "RINGMAIN_MEMORY_BYTES"),
-            (1 << 20)..=(1 << 50),
+            shards * MEMORY_BYTES_PER_SHARD_MIN..=(1 << 50),
             SHARD_MEMORY_BYTES_DEFAULT * shards,
         )?;
         let port = self.number(flags.port.as_ref(), key("port", "SERVER_PORT"), 0..=u64::from(u16::MAX), 8080)?;

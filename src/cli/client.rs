@@ -51,7 +51,7 @@ impl Client {
             _ => format!("{host}:80"),
         };
         let stream = TcpStream::connect(&with_port).map_err(|error| {
-            Failure::Failed(format!("cannot reach a broker at {with_port}: {error}; start one with `ringmain serve`, or name another with --server"))
+            Failure::Lost(format!("cannot reach a broker at {with_port}: {error}; start one with `ringmain serve`, or name another with --server"))
         })?;
         let patient = stream.set_nodelay(true).and_then(|()| stream.set_read_timeout(Some(ANSWER_TIMEOUT)));
         patient.map_err(|error| failed(&error))?;
@@ -87,7 +87,7 @@ impl Client {
                     return Ok((status, decoder.map_err(|refusal| Failure::Failed(refusal.message))?));
                 }
             } else if !self.read_some()? {
-                return Err(Failure::Failed("the broker closed the connection without an answer".to_owned()));
+                return Err(Failure::Lost("the broker closed the connection without an answer".to_owned()));
             }
         }
     }
@@ -99,7 +99,7 @@ impl Client {
                 return Ok(None);
             }
             if self.input.is_empty() && !self.read_some()? {
-                decoder.end().map_err(|_| Failure::Failed("the broker cut the connection".to_owned()))?;
+                decoder.end().map_err(|_| Failure::Lost("the broker cut the connection".to_owned()))?;
                 return Ok(None);
             }
             let mut body = Vec::new();
@@ -165,5 +165,5 @@ pub(super) fn refusal(status: u16, body: &[u8]) -> Failure {
 }
 
 fn failed(error: &std::io::Error) -> Failure {
-    Failure::Failed(format!("the connection to the broker failed: {error}"))
+    Failure::Lost(format!("the connection to the broker failed: {error}"))
 }

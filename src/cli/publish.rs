@@ -48,6 +48,12 @@ pub(super) fn run(flags: &PublishFlags) -> Result<(), Failure> {
         }
         names.push((format!("X-Header-{name}"), value));
     }
+    let values = names.iter().map(|(_, value)| *value).chain(flags.key.as_deref());
+    if values.clone().any(|value| value.chars().any(char::is_control)) {
+        return Err(Failure::Usage(
+            "--key and --header take no control characters: publish JSON over HTTP for those".to_owned(),
+        ));
+    }
     let mut headers = vec![("Content-Type", "application/octet-stream")];
     headers.extend(names.iter().map(|(name, value)| (name.as_str(), *value)));
     headers.extend(flags.key.iter().map(|key| ("X-Key", key.as_str())));

@@ -49,7 +49,7 @@ pub(super) fn run(flags: &SubscribeFlags) -> Result<(), Failure> {
     while reader.left > 0 {
         match reader.follow() {
             Ok(()) => return Ok(()),
-            Err(Failure::Failed(message)) if reader.connected => {
+            Err(Failure::Lost(message)) if reader.connected => {
                 complain(&format!("{message}; coming back in {} ms", reader.retry.as_millis()));
                 std::thread::sleep(reader.retry);
             }
@@ -77,8 +77,6 @@ impl Reader<'_> {
             while let Some(part) = client.read_body(&mut body)? {
                 text.extend_from_slice(&part);
             }
-            // The broker answered: coming back would not change that.
-            self.connected = false;
             return Err(refusal(status, &text));
         }
         self.connected = true;

@@ -1,29 +1,48 @@
 //! `ringmain subscribe --group`: fetches messages of a group and acknowledges what it has printed; on the main thread.
 
+use std::time::Duration;
+
 use ringmain_wire::json::decode_message;
 use serde_json::{Value, json};
 
 use super::Failure;
 use super::client::{Client, group_path};
-use super::output::{payload, print};
+use super::output::{complain, payload, print};
 use super::subscribe::SubscribeFlags;
 
 /// How long one fetch waits; less than the client waits for an answer.
 const WAIT_MS: u64 = 20_000;
+/// How long it stays away when the connection was lost.
+const COME_BACK: Duration = Duration::from_secs(1);
 /// Messages of one fetch: few, so that others of the group get their share.
 const FETCH_MAX: u64 = 16;
 
 pub(super) fn run(flags: &SubscribeFlags, group: &str) -> Result<(), Failure> {
+    let mut left = flags.count.unwrap_or(u64::MAX);
+    let mut has_worked = false;
+    loop {
+        match work(flags, group, &mut left, &mut has_worked) {
+            Err(Failure::Lost(message)) if has_worked => {
+                complain(&format!("{message}; coming back in {} ms", COME_BACK.as_millis()));
+                std::thread::sleep(COME_BACK);
+            }
+            ended => return ended,
+        }
+    }
+}
+
+/// Works over one connection until there is no more to do, or it is lost.
+fn work(flags: &SubscribeFlags, group: &str, left: &mut u64, has_worked: &mut bool) -> Result<(), Failure> {
     let mut client = Client::connect(&flags.server.server)?;
     let path = group_path(&flags.topic, group);
     let headers = [("Content-Type", "application/json")];
-    let mut left = flags.count.unwrap_or(u64::MAX);
-    while left > 0 {
-        let mut wish = json!({ "max": left.min(FETCH_MAX), "wait_ms": WAIT_MS });
+    while *left > 0 {
+        let mut wish = json!({ "max": (*left).min(FETCH_MAX), "wait_ms": WAIT_MS });
         if let Some(from) = flags.from {
             wish["from_offset"] = json!(from);
         }
         let answer = client.ask("POST", &format!("{path}/fetch"), &headers, wish.to_string().as_bytes())?;
+        *has_worked = true;
         let data = answer.data()?;
         let messages = data.get("messages").and_then(Value::as_array).cloned().unwrap_or_default();
         let mut offsets = Vec::new();
@@ -36,7 +55,7 @@ pub(super) fn run(flags: &SubscribeFlags, group: &str) -> Result<(), Failure> {
             offsets.push(decoded.offset);
         }
         if !offsets.is_empty() {
-            left -= offsets.len() as u64;
+            *left -= offsets.len() as u64;
             // What was printed and not acknowledged comes again, to whoever asks next: at least once.
             let done = json!({ "offsets": offsets, "epoch": data.get("epoch") });
             client.ask("POST", &format!("{path}/ack"), &headers, done.to_string().as_bytes())?;

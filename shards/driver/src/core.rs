@@ -132,6 +132,9 @@ impl<F: Front> Core<F> {
                 return Ok(());
             }
             let flush_again = self.state.flush(&mut self.ring);
+            // Connections that ended just now have something to tell their owners.
+            self.state.tell_interest();
+            self.state.tell_progress();
             self.resume_accept();
             let lane_full = self.state.lanes.flush();
             wait = self.next_wait(more || flush_again, lane_full);
@@ -149,7 +152,8 @@ impl<F: Front> Core<F> {
     /// How long the next turn may wait for the kernel; `None` is for ever.
     fn next_wait(&mut self, more: bool, lane_full: bool) -> Option<Duration> {
         let state = &mut self.state;
-        if more || !state.local.is_empty() || !state.news.is_empty() {
+        let shards_dirty = state.shards.iter().any(Shard::is_dirty);
+        if more || shards_dirty || !state.local.is_empty() || !state.news.is_empty() {
             return Some(Duration::ZERO);
         }
         if state.lanes.expects_replies() && state.lanes.look(LOOKS_BEFORE_SLEEP) {

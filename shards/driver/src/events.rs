@@ -159,6 +159,7 @@ impl<F: Front> State<F> {
     pub(crate) fn shut_sessions_down(&mut self) {
         for key in self.connections.keys() {
             self.call(key, |front, session, io| front.on_shutdown(session, io));
+            self.take_back_pull(key);
         }
     }
 

@@ -201,8 +201,16 @@ impl<F: Front> State<F> {
             window.in_news_list = false;
             let mut cursors = std::mem::take(&mut self.scratch);
             cursors.clone_from(&window.cursors);
+            let mut behind = false;
             for cursor in &cursors {
                 self.pump(*cursor);
+                behind |= self
+                    .cursors
+                    .get(*cursor)
+                    .is_some_and(|at| self.windows.get(key).is_some_and(|window| at.next < window.end));
+            }
+            if let Some(window) = self.windows.get_mut(key).filter(|_| !behind) {
+                window.forget_encodings();
             }
             self.scratch = cursors;
         }
@@ -250,10 +258,16 @@ impl<F: Front> State<F> {
                 return self.ask_read(key);
             }
             let Some(index) = window.index_of(cursor.next) else { return };
+            let keeps = window.keeps_encodings(index);
             let entry = &mut window.batches[index];
+            entry.is_encoded |= keeps;
             let from = std::mem::replace(&mut cursor.next, entry.batch.end());
-            let delivery =
-                Delivery { batch: &entry.batch, from, topic: &window.topic, encoded: Some(&mut entry.encoded) };
+            let delivery = Delivery {
+                batch: &entry.batch,
+                from,
+                topic: &window.topic,
+                encoded: keeps.then_some(&mut entry.encoded),
+            };
             let Some(session) = connection.session.as_mut() else { return };
             let (now, cores) = (self.now, self.settings.cores);
             let mut io =

@@ -166,9 +166,16 @@ impl<F: Front> State<F> {
     /// The connection has gone: its fetch of a group is taken back. If the lane is full the messages that it gets come back
     /// when they find nobody.
     pub(crate) fn abandon_pull(&mut self, key: ConnectionKey) {
-        let Some(pull) = self.connections.get_mut(key).and_then(|connection| connection.link.pull.take()) else {
-            return;
-        };
+        self.take_back_pull(key);
+        if let Some(connection) = self.connections.get_mut(key) {
+            connection.link.pull = None;
+        }
+    }
+
+    /// Has the owner answer a fetch of a group that waits: with nothing, if it still does.
+    pub(crate) fn take_back_pull(&mut self, key: ConnectionKey) {
+        let pull = self.connections.get_mut(key).and_then(|connection| connection.link.pull.clone());
+        let Some(pull) = pull else { return };
         let PullAsked { origin, shard, partition, group } = *pull;
         let _ = self.send(shard, origin, Command::Group { partition, group, action: GroupWish::Abandon });
     }

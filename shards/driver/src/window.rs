@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use ringmain_engine::Interest;
-use ringmain_model::limit::{WINDOW_BATCHES_MAX, WINDOW_BYTES_MAX, WINDOWS_BYTES_PER_CORE};
+use ringmain_model::limit::{WINDOW_BATCHES_MAX, WINDOW_BYTES_MAX, WINDOW_ENCODED_BYTES_MAX, WINDOWS_BYTES_PER_CORE};
 use ringmain_model::{Offset, PartitionRef, ShardId, TopicName};
 use ringmain_wal::RecordBatch;
 
@@ -38,6 +38,8 @@ impl Default for WindowLimits {
 pub(crate) struct WindowBatch<E> {
     pub(crate) batch: RecordBatch,
     pub(crate) encoded: E,
+    /// Something was encoded since that was last cleared.
+    pub(crate) is_encoded: bool,
 }
 
 /// Whether the owner has answered this core's interest.
@@ -58,6 +60,9 @@ pub(crate) struct Window<E> {
     pub(crate) state: WindowState,
     pub(crate) batches: VecDeque<WindowBatch<E>>,
     pub(crate) bytes: usize,
+    /// The first batch whose encodings are kept, and the bytes of the batches from there on: they are bounded.
+    encoded_first: usize,
+    encoded_bytes: usize,
     /// Everything below it was pushed, or told as a hole.
     pub(crate) end: Offset,
     pub(crate) cursors: Vec<CursorKey>,
@@ -82,6 +87,8 @@ impl<E: Default> Window<E> {
             state: WindowState::Asking,
             batches: VecDeque::new(),
             bytes: 0,
+            encoded_first: 0,
+            encoded_bytes: 0,
             end: Offset::default(),
             cursors: Vec::new(),
             told: Interest::default(),
@@ -108,7 +115,14 @@ impl<E: Default> Window<E> {
         }
         self.bytes += batch.bytes().len();
         self.end = batch.end();
-        self.batches.push_back(WindowBatch { batch, encoded: E::default() });
+        self.encoded_bytes += batch.bytes().len();
+        self.batches.push_back(WindowBatch { batch, encoded: E::default(), is_encoded: false });
+        while self.encoded_bytes > WINDOW_ENCODED_BYTES_MAX && self.encoded_first + 1 < self.batches.len() {
+            let entry = &mut self.batches[self.encoded_first];
+            (entry.encoded, entry.is_encoded) = (E::default(), false);
+            self.encoded_bytes -= entry.batch.bytes().len();
+            self.encoded_first += 1;
+        }
         while self.bytes > limits.bytes || self.batches.len() > limits.batches {
             if self.batches.len() == 1 {
                 break;
@@ -129,12 +143,28 @@ impl<E: Default> Window<E> {
     pub(crate) fn drop_oldest(&mut self) -> usize {
         let bytes = self.batches.pop_front().map_or(0, |oldest| oldest.batch.bytes().len());
         self.bytes -= bytes;
+        match self.encoded_first.checked_sub(1) {
+            Some(first) => self.encoded_first = first,
+            None => self.encoded_bytes -= bytes,
+        }
         bytes
     }
 
     fn clear(&mut self) {
         self.batches.clear();
-        self.bytes = 0;
+        (self.bytes, self.encoded_first, self.encoded_bytes) = (0, 0, 0);
+    }
+
+    /// Whether encodings of the batch at `index` are kept: those of the newest batches are, which most readers want.
+    pub(crate) fn keeps_encodings(&self, index: usize) -> bool {
+        index >= self.encoded_first
+    }
+
+    /// Lets go of all encodings: every reader has what they hold.
+    pub(crate) fn forget_encodings(&mut self) {
+        for entry in self.batches.iter_mut().rev().take_while(|entry| entry.is_encoded) {
+            (entry.encoded, entry.is_encoded) = (E::default(), false);
+        }
     }
 
     /// Where the batch that holds `offset` stands; `None` outside the window.

@@ -5,6 +5,7 @@
 //! holds" true by construction.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 
 use ringmain_model::limit::{FETCH_BYTES_MAX, GROUP_PENDING_MAX, MEMBER_UNSENT_BYTES_MAX};
 use ringmain_model::{GroupName, Incarnation, Offset};
@@ -43,7 +44,7 @@ struct Member {
     origin: Origin,
     in_flight_max: u32,
     /// Pending messages that it holds.
-    in_flight: u32,
+    held: BTreeSet<Offset>,
     /// What its connection has not sent yet, oldest first: epoch, offset, bytes.
     unsent: VecDeque<(u64, Offset, usize)>,
     unsent_bytes: usize,
@@ -55,7 +56,7 @@ struct Member {
 
 impl Member {
     fn has_credit(&self) -> bool {
-        self.in_flight < self.in_flight_max && self.unsent_bytes < MEMBER_UNSENT_BYTES_MAX
+        self.held.len() < self.in_flight_max as usize && self.unsent_bytes < MEMBER_UNSENT_BYTES_MAX
     }
 }
 
@@ -99,9 +100,11 @@ pub(crate) struct Group {
     ready: BTreeSet<Offset>,
     /// Held and delayed messages by the time when they are freed.
     timed: BTreeSet<(u64, Offset)>,
-    members: Vec<Member>,
-    /// Whose turn it is.
-    turn: usize,
+    members: BTreeMap<Origin, Member>,
+    /// Members that may get a message now.
+    willing: BTreeSet<Origin>,
+    /// Who got the last one: it goes on with the next of the willing.
+    turn: Option<Origin>,
     pulls: VecDeque<Pull>,
     lost: u64,
     ack_wait_ms: u64,
@@ -112,17 +115,20 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    pub(crate) fn new(name: GroupName, start: Offset, ack_wait_ms: u64) -> Self {
+    /// A group that starts at `start`. Epochs of one topic do not repeat, so that what was got from a deleted group of the same
+    /// name counts for nothing in this one.
+    pub(crate) fn new(name: GroupName, epoch: u64, start: Offset, ack_wait_ms: u64) -> Self {
         Self {
             name,
-            epoch: 0,
+            epoch,
             next: start,
             acked: Acked::from(start),
             pending: BTreeMap::new(),
             ready: BTreeSet::new(),
             timed: BTreeSet::new(),
-            members: Vec::new(),
-            turn: 0,
+            members: BTreeMap::new(),
+            willing: BTreeSet::new(),
+            turn: None,
             pulls: VecDeque::new(),
             lost: 0,
             ack_wait_ms,
@@ -160,7 +166,7 @@ impl Group {
     }
 
     pub(crate) fn members(&self) -> impl Iterator<Item = Origin> {
-        self.members.iter().map(|member| member.origin)
+        self.members.keys().copied()
     }
 
     pub(crate) fn stats(&self, high_water: Offset) -> GroupStats {
@@ -177,57 +183,62 @@ impl Group {
         }
     }
 
+    /// Whether somebody would take a message now.
+    pub(crate) fn has_takers(&self) -> bool {
+        !self.willing.is_empty() || !self.pulls.is_empty()
+    }
+
     pub(crate) fn join(&mut self, joining: Joining) {
         self.leave(joining.origin);
-        self.members.push(Member {
+        let member = Member {
             origin: joining.origin,
             in_flight_max: joining.in_flight_max,
-            in_flight: 0,
+            held: BTreeSet::new(),
             unsent: VecDeque::new(),
             unsent_bytes: 0,
             acks_by_sending: joining.acks_by_sending,
             filling: None,
-        });
+        };
+        self.members.insert(joining.origin, member);
+        self.weigh(joining.origin);
     }
 
     /// A member goes: what it holds is ready for the others at once.
     pub(crate) fn leave(&mut self, origin: Origin) {
-        let Some(place) = self.members.iter().position(|member| member.origin == origin) else { return };
-        self.members.remove(place);
-        if place < self.turn {
-            self.turn -= 1;
-        }
-        let held: Vec<_> = self
-            .pending
-            .iter()
-            .filter(|(_, pending)| pending.holder == Holder::Member(origin))
-            .map(|(offset, _)| *offset)
-            .collect();
-        for offset in held {
+        let Some(member) = self.members.remove(&origin) else { return };
+        self.willing.remove(&origin);
+        for offset in member.held {
             self.free(offset);
         }
     }
 
     pub(crate) fn set_in_flight_max(&mut self, origin: Origin, in_flight_max: u32) {
-        if let Some(member) = self.member_mut(origin) {
+        if let Some(member) = self.members.get_mut(&origin) {
             member.in_flight_max = in_flight_max;
+            self.weigh(origin);
         }
     }
 
-    fn member_mut(&mut self, origin: Origin) -> Option<&mut Member> {
-        self.members.iter_mut().find(|member| member.origin == origin)
+    /// Puts a member among the willing, or takes it out, after something of it has changed.
+    fn weigh(&mut self, origin: Origin) {
+        if self.members.get(&origin).is_some_and(Member::has_credit) {
+            self.willing.insert(origin);
+        } else {
+            self.willing.remove(&origin);
+        }
     }
 
     /// A member's connection has sent its next `count` messages.
     pub(crate) fn sent(&mut self, origin: Origin, count: u32) {
         for _ in 0..count {
-            let Some(member) = self.member_mut(origin) else { return };
-            let Some((epoch, offset, bytes)) = member.unsent.pop_front() else { return };
+            let Some(member) = self.members.get_mut(&origin) else { return };
+            let Some((epoch, offset, bytes)) = member.unsent.pop_front() else { break };
             member.unsent_bytes -= bytes;
             if member.acks_by_sending {
                 self.ack(epoch, offset);
             }
         }
+        self.weigh(origin);
     }
 
     /// An acknowledgement, by whoever holds or held the message in this epoch. Says whether it was new.
@@ -278,23 +289,25 @@ impl Group {
         pending.due_ms = u64::MAX;
         self.ready.remove(&offset);
         if let Holder::Member(origin) = holder
-            && let Some(member) = self.member_mut(origin)
+            && let Some(member) = self.members.get_mut(&origin)
         {
-            member.in_flight -= 1;
+            member.held.remove(&offset);
+            self.weigh(origin);
         }
     }
 
     /// Begins a new epoch at `target`: nothing is in flight, earlier acknowledgements do not count, fetches go on waiting.
-    pub(crate) fn seek(&mut self, target: Offset) {
-        self.epoch += 1;
+    pub(crate) fn seek(&mut self, epoch: u64, target: Offset) {
+        self.epoch = epoch;
         self.next = target;
         self.acked = Acked::from(target);
         self.pending.clear();
         self.ready.clear();
         self.timed.clear();
-        for member in &mut self.members {
-            member.in_flight = 0;
+        for member in self.members.values_mut() {
+            member.held.clear();
         }
+        self.willing = self.members.values().filter(|member| member.has_credit()).map(|member| member.origin).collect();
     }
 
     /// The log lets go of everything below `start`. Says how many messages the group has lost by that.
@@ -320,9 +333,11 @@ impl Group {
         self.pulls.push_back(Pull { origin, left: count, bytes_left: FETCH_BYTES_MAX, until_ms, got: Vec::new() });
     }
 
-    /// Forgets the fetch of an asker that has gone.
-    pub(crate) fn abandon_pull(&mut self, origin: Origin) {
+    /// Takes back an asker's fetch; says whether it was still waiting.
+    pub(crate) fn abandon_pull(&mut self, origin: Origin) -> bool {
+        let before = self.pulls.len();
         self.pulls.retain(|pull| pull.origin != origin);
+        self.pulls.len() < before
     }
 
     /// Takes out the fetches that wait, to refuse them.
@@ -361,6 +376,7 @@ impl Group {
     pub(crate) fn give_out(&mut self, log: &PartitionLog, now_ms: u64, given: &mut Vec<Given>) {
         let high_water = log.high_water().offset();
         let mut batch: Option<RecordBatch> = None;
+        let mut filled = BTreeSet::new();
         loop {
             let (offset, again) = match self.ready.first() {
                 Some(offset) => (*offset, true),
@@ -373,8 +389,8 @@ impl Group {
                 debug_assert!(false, "offset {offset} of a group is not in the log");
                 break;
             };
-            let taken =
-                self.give_to_fetch(offset, &found, now_ms) || self.give_to_member(offset, &found, now_ms, given);
+            let taken = self.give_to_fetch(offset, &found, now_ms)
+                || self.give_to_member(offset, &found, now_ms, &mut filled, given);
             batch = Some(found);
             if !taken {
                 break;
@@ -383,10 +399,9 @@ impl Group {
                 self.next = offset.plus(1);
             }
         }
-        for member in &mut self.members {
-            if let Some(assignment) = member.filling.take() {
-                given.push(Given::Member(member.origin, assignment));
-            }
+        for origin in std::mem::take(&mut filled) {
+            let filling = self.members.get_mut(&origin).and_then(|member| member.filling.take());
+            given.extend(filling.map(|assignment| Given::Member(origin, assignment)));
         }
         self.pulls.retain_mut(|pull| {
             if pull.got.is_empty() {
@@ -411,32 +426,44 @@ impl Group {
         true
     }
 
-    fn give_to_member(&mut self, offset: Offset, batch: &RecordBatch, now_ms: u64, given: &mut Vec<Given>) -> bool {
+    /// Whose turn it is among the willing; the member that had the message last gets it only when there is no other.
+    fn next_willing(&self, last: Option<Origin>) -> Option<Origin> {
+        let after = self.turn.map_or(Bound::Unbounded, Bound::Excluded);
+        let order = self.willing.range((after, Bound::Unbounded)).chain(&self.willing);
+        let mut first_two = order.copied().take(2);
+        let first = first_two.next()?;
+        if Some(first) == last { first_two.next().or(Some(first)) } else { Some(first) }
+    }
+
+    fn give_to_member(
+        &mut self,
+        offset: Offset,
+        batch: &RecordBatch,
+        now_ms: u64,
+        filled: &mut BTreeSet<Origin>,
+        given: &mut Vec<Given>,
+    ) -> bool {
         let last = self.pending.get(&offset).and_then(|pending| pending.last);
-        let count = self.members.len();
-        let order = (0..count).map(|step| (self.turn + step) % count.max(1));
-        let willing: Vec<_> = order.filter(|place| self.members[*place].has_credit()).take(2).collect();
-        // The member that had it last gets it again only when there is no other.
-        let other = willing.iter().find(|place| Some(self.members[**place].origin) != last).copied();
-        let Some(place) = other.or_else(|| willing.first().copied()) else { return false };
-        self.turn = (place + 1) % count.max(1);
-        let member = &self.members[place];
-        let due_ms = if member.acks_by_sending { u64::MAX } else { now_ms.saturating_add(self.ack_wait_ms) };
-        let attempt = self.hold(offset, Holder::Member(member.origin), due_ms);
-        let epoch = self.epoch;
-        let bytes = record_bytes(batch);
-        let member = &mut self.members[place];
-        member.in_flight += 1;
+        let Some(origin) = self.next_willing(last) else { return false };
+        self.turn = Some(origin);
+        let acks_by_sending = self.members.get(&origin).is_some_and(|member| member.acks_by_sending);
+        let due_ms = if acks_by_sending { u64::MAX } else { now_ms.saturating_add(self.ack_wait_ms) };
+        let attempt = self.hold(offset, Holder::Member(origin), due_ms);
+        let (epoch, bytes) = (self.epoch, record_bytes(batch));
+        let Some(member) = self.members.get_mut(&origin) else { return false };
+        member.held.insert(offset);
         member.unsent.push_back((epoch, offset, bytes));
         member.unsent_bytes += bytes;
+        filled.insert(origin);
         match &mut member.filling {
             Some(filling) if filling.batch.base() == batch.base() => filling.records.push(Assigned { offset, attempt }),
             filling => {
                 let records = vec![Assigned { offset, attempt }];
                 let full = filling.replace(Assignment { epoch, batch: batch.clone(), records });
-                given.extend(full.map(|full| Given::Member(member.origin, full)));
+                given.extend(full.map(|full| Given::Member(origin, full)));
             }
         }
+        self.weigh(origin);
         true
     }
 

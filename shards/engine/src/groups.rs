@@ -33,7 +33,11 @@ impl Topic {
             GroupStart::Offset(offset) => offset.clamp(log_start, end),
         };
         let ack_wait_ms = self.config.ack_wait_ms;
-        Ok(self.groups.entry(name.clone()).or_insert_with(|| Group::new(name, start, ack_wait_ms)))
+        let epochs = &mut self.epochs;
+        Ok(self.groups.entry(name.clone()).or_insert_with(|| {
+            *epochs += 1;
+            Group::new(name, *epochs - 1, start, ack_wait_ms)
+        }))
     }
 
     fn seek_target(&self, to: SeekTo) -> Offset {
@@ -141,7 +145,12 @@ impl Shard {
                 return self.pull(origin, partition, name, start, count, until_ms).err().map(Reply::Refused);
             }
             GroupAction::Abandon => self.group_mut(partition, &name).map(|group| {
-                group.abandon_pull(origin);
+                if group.abandon_pull(origin) {
+                    // The fetch is answered, too: whoever took it back may still wait for that.
+                    let (group, epoch) = (name.clone(), group.epoch());
+                    let reply = Reply::Pulled { partition, group, epoch, assignments: Vec::new() };
+                    effects.push(Effect::Reply { to: origin, reply });
+                }
                 Reply::Noted
             }),
             GroupAction::Ack { epoch, offsets } => self.group_mut(partition, &name).map(|group| {
@@ -191,7 +200,8 @@ impl Shard {
         let target = topic.seek_target(to);
         let high_water = topic.log.high_water().offset();
         let group = topic.groups.get_mut(name).ok_or_else(|| Refusal::group_not_found(name.as_str()))?;
-        group.seek(target);
+        group.seek(topic.epochs, target);
+        topic.epochs += 1;
         group.list(partition.incarnation, &mut self.listed_groups);
         let news = MemberNews::Moved { epoch: group.epoch(), next: target };
         effects.extend(group.members().map(|to| Effect::Tell { to, news }));

@@ -53,9 +53,12 @@ impl Shard {
     pub(crate) fn close_batch(&mut self, partition: PartitionRef, effects: &mut Vec<Effect>) {
         let Some(topic) = self.topics.get_mut(&partition.incarnation) else { return };
         let Some((batch, waiting)) = topic.log.close_batch(&mut self.bytes) else { return };
+        let start = topic.log.log_start();
         topic.log.retain(&topic.config.retention, &mut self.bytes);
-        topic.evict_from_groups(effects);
-        for group in topic.groups.values_mut() {
+        if topic.log.log_start() > start {
+            topic.evict_from_groups(effects);
+        }
+        for group in topic.groups.values_mut().filter(|group| group.has_takers()) {
             group.list(partition.incarnation, &mut self.listed_groups);
         }
         let replies = waiting.into_iter().map(|publish| Effect::Reply {

@@ -83,6 +83,10 @@ pub const LANE_PUSHES_MAX: usize = 4096;
 /// Bytes of a topic's newest batches that one interested core holds for all its subscribers.
 pub const WINDOW_BYTES_MAX: usize = 4 << 20;
 
+/// Bytes of the newest batches of a window whose encodings are kept while some reader has not had them; an encoding is up to
+/// half larger than its batch, and there are four kinds.
+pub const WINDOW_ENCODED_BYTES_MAX: usize = 512 << 10;
+
 /// Batches in such a window.
 pub const WINDOW_BATCHES_MAX: usize = 4096;
 

@@ -44,7 +44,7 @@ pub struct OperationId(pub u64);
 /// One thing to do with files. Positions and lengths of segments are whole blocks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Effect {
-    /// Create a file that is not there, with room for that many bytes.
+    /// Create a file that is not there, with room for that many bytes. When that fails, no file may be left behind.
     Allocate {
         /// The file.
         file: FileName,

@@ -5,12 +5,13 @@ mod encode;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use ringmain_model::{GroupName, Incarnation, Offset, PartitionRef, TopicConfig, TopicName};
+use ringmain_model::{GroupName, Incarnation, Message, Offset, PartitionRef, TopicConfig, TopicName};
 
-use crate::batch::RecordBatch;
+use crate::batch::{HEADER_BYTES, RecordBatch};
+use crate::record;
 
 pub(crate) use decode::decode;
-pub(crate) use encode::{encode, encoded_bytes};
+pub(crate) use encode::encode;
 
 /// Bytes before an entry's content; see `FORMAT.md`.
 pub(crate) const ENTRY_FIXED_BYTES: usize = 8;
@@ -149,6 +150,19 @@ impl Entry {
             Self::Records(_) => EntryClass::Records,
             _ => EntryClass::Upkeep,
         }
+    }
+
+    /// Bytes that it takes in the log.
+    #[must_use]
+    pub fn encoded_bytes(&self) -> usize {
+        encode::encoded_bytes(self)
+    }
+
+    /// Bytes to reserve in the log for one more message: in a record batch that is open, or in one that begins with it.
+    #[must_use]
+    pub fn bytes_to_reserve(message: &Message, begins_batch: bool) -> usize {
+        let beginning = if begins_batch { ENTRY_FIXED_BYTES + HEADER_BYTES } else { 0 };
+        beginning + record::encoded_bytes(message)
     }
 
     /// The partition that it is about, if it is about one.

@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use crate::commit::{ClosedBatch, CommitPlace, OpenBatch};
 use crate::effect::{Completion, Effect, Failure, FileName, OperationId, succeeded};
-use crate::entry::{self, Entry, EntryClass};
+use crate::entry::{Entry, EntryClass};
 use crate::position::{BLOCK_BYTES, LogPosition, SegmentNumber, Sequence, whole_blocks};
 use crate::recovery::Opened;
 use prepare::Preparer;
@@ -46,6 +46,9 @@ pub enum NotAdmitted {
     /// There is no room for another segment, and what is left is for entries that free something.
     #[error("the log's disk is full")]
     Full,
+    /// The open batch has no room beside what is reserved in it: append that, then ask again.
+    #[error("the open batch is full of reservations")]
+    BatchFull,
     /// It would not fit the largest segment.
     #[error("the entry is larger than a log segment")]
     TooLarge,
@@ -75,6 +78,8 @@ struct Flight {
 pub struct LogWriter {
     settings: LogSettings,
     open: OpenBatch,
+    /// Bytes of entries that will come into the open batch.
+    reserved: usize,
     waiting: VecDeque<ClosedBatch>,
     flight: Option<Flight>,
     /// The segment in which the open batch will stand, and where in it.
@@ -98,6 +103,7 @@ impl LogWriter {
         settings.check();
         let mut writer = Self {
             open: OpenBatch::default(),
+            reserved: 0,
             waiting: VecDeque::new(),
             flight: None,
             active: None,
@@ -118,29 +124,68 @@ impl LogWriter {
     /// # Errors
     /// Why it was not admitted. Nothing of it was kept, and no room was taken.
     pub fn append(&mut self, entry: &Entry, out: &mut Vec<LogOutput>) -> Result<Sequence, NotAdmitted> {
+        self.make_room(entry.class(), entry.encoded_bytes(), out)?;
+        self.open.push(entry);
+        Ok(self.sequence)
+    }
+
+    /// Reserves room for records that are still being gathered, so that their offsets can be given out now: an entry of at most
+    /// `bytes` ([`Entry::bytes_to_reserve`]) that is appended later in this turn cannot be refused for want of room.
+    ///
+    /// # Errors
+    /// Why there is no room; [`NotAdmitted::BatchFull`] when what was reserved must be appended first.
+    pub fn reserve(&mut self, bytes: usize, out: &mut Vec<LogOutput>) -> Result<(), NotAdmitted> {
+        self.make_room(EntryClass::Records, bytes, out)?;
+        self.reserved += bytes;
+        Ok(())
+    }
+
+    /// Appends an entry for which `reserved` bytes, in one or several parts, were reserved in this turn.
+    ///
+    /// # Errors
+    /// [`NotAdmitted::Poisoned`] alone.
+    ///
+    /// # Panics
+    /// When the entry is larger than its reservation, or more is given back than was reserved: that is our own fault.
+    pub fn append_reserved(&mut self, entry: &Entry, reserved: usize) -> Result<Sequence, NotAdmitted> {
         if self.poison.is_some() {
             return Err(NotAdmitted::Poisoned);
         }
-        let bytes = entry::encoded_bytes(entry);
+        assert!(entry.encoded_bytes() <= reserved && reserved <= self.reserved, "an entry outgrew its reservation");
+        self.reserved -= reserved;
+        self.open.push(entry);
+        Ok(self.sequence)
+    }
+
+    /// Makes sure that the open batch can take an entry of `bytes` more, in a segment that is allocated.
+    fn make_room(&mut self, class: EntryClass, bytes: usize, out: &mut Vec<LogOutput>) -> Result<(), NotAdmitted> {
+        if self.poison.is_some() {
+            return Err(NotAdmitted::Poisoned);
+        }
         let alone = whole_blocks(OpenBatch::default().bytes_with(bytes) as u64);
         // The length of a batch has 32 bits.
         if alone > self.settings.segment_bytes_max - BLOCK_BYTES || u32::try_from(alone).is_err() {
             return Err(NotAdmitted::TooLarge);
         }
-        let class = entry.class();
-        let together = self.open.bytes_with(bytes);
-        let joins = self.open.is_empty()
+        let together = self.open.bytes_with(self.reserved + bytes);
+        let joins = self.is_open_unused()
             || (together <= self.settings.batch_bytes_max && self.fits_active(whole_blocks(together as u64)));
         if !joins {
+            if self.reserved > 0 {
+                return Err(NotAdmitted::BatchFull);
+            }
             if self.waiting.len() >= self.settings.waiting_batches_max {
                 return Err(NotAdmitted::Busy);
             }
             self.close();
             self.write_next(out);
         }
-        self.find_room(class, alone, out)?;
-        self.open.push(entry);
-        Ok(self.sequence)
+        self.find_segment(class, alone, out)
+    }
+
+    /// Whether the open batch holds nothing and nothing is reserved in it, so that it may still move to another segment.
+    fn is_open_unused(&self) -> bool {
+        self.open.is_empty() && self.reserved == 0
     }
 
     fn fits_active(&self, bytes: u64) -> bool {
@@ -148,9 +193,9 @@ impl LogWriter {
     }
 
     /// Makes sure that the segment at hand has room for `alone` bytes and that entries of `class` may use it.
-    fn find_room(&mut self, class: EntryClass, alone: u64, out: &mut Vec<LogOutput>) -> Result<(), NotAdmitted> {
+    fn find_segment(&mut self, class: EntryClass, alone: u64, out: &mut Vec<LogOutput>) -> Result<(), NotAdmitted> {
         let reserve = usize::from(class == EntryClass::Records);
-        if self.open.is_empty() && !self.fits_active(alone) {
+        if self.is_open_unused() && !self.fits_active(alone) {
             let front = self.preparer.ready.front().copied();
             let is_small = front.is_some_and(|front| BLOCK_BYTES + alone > front.bytes);
             if is_small {
@@ -180,7 +225,8 @@ impl LogWriter {
         self.prepare(out);
     }
 
-    /// Ends a turn: if no write is in flight, what was admitted is written now. While one is, it goes on gathering.
+    /// Ends a turn: if no write is in flight, what was admitted is written now. While one is, it goes on gathering. Nothing is
+    /// written while something is reserved and not appended.
     pub fn turn_ended(&mut self, out: &mut Vec<LogOutput>) {
         if self.flight.is_none() && self.poison.is_none() {
             if self.waiting.is_empty() {
@@ -192,7 +238,7 @@ impl LogWriter {
 
     /// Closes the open batch, if there is anything in it.
     fn close(&mut self) {
-        if self.open.is_empty() {
+        if self.open.is_empty() || self.reserved > 0 {
             return;
         }
         let Some((segment, position)) = &mut self.active else { return };
@@ -269,6 +315,7 @@ impl LogWriter {
     fn poison(&mut self, failure: Failure, out: &mut Vec<LogOutput>) {
         self.poison = Some(failure);
         self.open = OpenBatch::default();
+        self.reserved = 0;
         self.waiting.clear();
         self.flight = None;
         out.push(LogOutput::Poisoned(failure));

@@ -23,7 +23,7 @@ use super::topics::read_create;
 use super::ws::{EXTENDED, Socket, write_switch};
 
 /// What scripts of other origins may send.
-const CORS_METHODS: &str = "GET, HEAD, POST, PATCH, DELETE, OPTIONS";
+const CORS_METHODS: &str = "GET, HEAD, POST, DELETE, OPTIONS";
 const CORS_HEADERS: &str = "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Key";
 
 impl HttpFront {
@@ -38,6 +38,7 @@ impl HttpFront {
         let verb = place.check(head.method, head.method_text)?;
         if verb == Verb::Options {
             let preflight = context.origin.is_some() && head.headers.get("access-control-request-method").is_some();
+            let preflight = preflight.then(|| allowed_headers(head.headers.text("access-control-request-headers")));
             return Ok(Task::Options { allow: place.allow(), preflight });
         }
         match (place, verb) {
@@ -65,20 +66,22 @@ impl HttpFront {
             (Place::Health, _) => Ok(Task::Health),
             (Place::Ready, _) => Ok(Task::Ready),
             (Place::Metrics, _) => Ok(Task::Metrics),
-            (Place::Server, _) => Ok(Task::Options { allow: CORS_METHODS, preflight: false }),
+            (Place::Server, _) => Ok(Task::Options { allow: CORS_METHODS, preflight: None }),
         }
     }
 
-    fn write_options(&self, context: &Context, out: &mut Vec<u8>, allow: &str, preflight: bool) {
-        let cors = [
+    fn write_options(&self, context: &Context, out: &mut Vec<u8>, allow: &str, preflight: Option<&str>) {
+        let Some(allowed_headers) = preflight else {
+            let headers = [("Allow", allow)];
+            context.write(out, &self.date, &Response { status: 204, content_type: None, headers: &headers, body: &[] });
+            return;
+        };
+        let headers = [
+            ("Allow", allow),
             ("Access-Control-Allow-Methods", CORS_METHODS),
-            ("Access-Control-Allow-Headers", CORS_HEADERS),
+            ("Access-Control-Allow-Headers", allowed_headers),
             ("Access-Control-Max-Age", "600"),
         ];
-        let mut headers = vec![("Allow", allow)];
-        if preflight {
-            headers.extend(cors);
-        }
         context.write(out, &self.date, &Response { status: 204, content_type: None, headers: &headers, body: &[] });
     }
 }
@@ -97,7 +100,7 @@ impl Session {
         match task {
             Task::Refuse(problem) => self.refuse(front, context, &problem, io),
             Task::Options { allow, preflight } => self.answer_now(context, io, |context, out| {
-                front.write_options(context, out, allow, preflight);
+                front.write_options(context, out, allow, preflight.as_deref());
             }),
             Task::Health => self.run_health(front, context, "ok", io),
             Task::Ready if self.draining => {
@@ -317,6 +320,15 @@ impl Session {
             io.unsubscribe();
             io.ask(number, fetch.request());
         }
+    }
+}
+
+/// The headers that a page may send: what it asks for, when those are names, since `X-Header-*` may be any.
+fn allowed_headers(asked: Option<&str>) -> String {
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_, ".contains(&byte);
+    match asked {
+        Some(asked) if !asked.is_empty() && asked.len() <= 1024 && asked.bytes().all(is_name) => asked.to_owned(),
+        _ => CORS_HEADERS.to_owned(),
     }
 }
 

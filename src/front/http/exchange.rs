@@ -19,7 +19,8 @@ pub(super) enum Task {
     Refuse(Problem),
     Options {
         allow: &'static str,
-        preflight: bool,
+        /// The headers that the page may send, when it asks.
+        preflight: Option<String>,
     },
     Health,
     Ready,

@@ -48,7 +48,7 @@ impl Session {
             Notice::Gap { requested, resumed } => stream.tell_gap(requested, resumed, io),
             Notice::Moved { next, .. } => stream.tell("moved", &format!(r#"{{"next":{next}}}"#), io),
             Notice::Lost { messages, resumed } => {
-                stream.tell("lost", &format!(r#"{{"messages":{messages},"resumed":{resumed}}}"#), io);
+                stream.lose(messages, resumed, io);
             }
             Notice::Ended(end) => {
                 stream.end(end_word(end), io);
@@ -125,7 +125,7 @@ fn tell_socket(socket: &mut Socket, notice: &Notice, io: &mut Io<'_>) {
         Notice::Gap { requested, resumed } => socket.tell_gap(requested, resumed, io),
         Notice::Moved { epoch, next } => socket.move_to(epoch, next, io),
         Notice::Lost { messages, resumed } => {
-            socket.tell("lost", &format!(r#"{{"messages":{messages},"resumed":{resumed}}}"#), io);
+            socket.lose(messages, resumed, io);
         }
         Notice::Ended(End::TopicDeleted) => socket.close(4404, "the topic was deleted", io),
         Notice::Ended(End::GroupDeleted) | Notice::Refused(_) => socket.close(4404, "the group was deleted", io),

@@ -87,7 +87,7 @@ impl PublishTask {
     pub(super) fn body_bytes_max(&self, front: &HttpFront) -> usize {
         match self.form {
             Form::Json => front.settings.body_bytes_max,
-            Form::Raw => front.settings.message_bytes_max,
+            Form::Raw => front.settings.message_bytes_max.min(front.settings.body_bytes_max),
         }
     }
 

@@ -149,7 +149,12 @@ impl Session {
         loop {
             let rest = &bytes[used..];
             match &mut self.phase {
-                Phase::Stream(_) | Phase::Socket(_) | Phase::Over => return bytes.len(),
+                Phase::Stream(_) | Phase::Over => return bytes.len(),
+                Phase::Socket(socket) => {
+                    // Frames that came together with the handshake.
+                    socket.on_bytes(front, rest, io);
+                    return bytes.len();
+                }
                 Phase::Body(_) => {
                     if rest.is_empty() {
                         return used;
@@ -322,6 +327,7 @@ impl Session {
             self.since_ms = io.now().monotonic_ms;
         }
         self.arm(front, io);
+        self.close_if_drained(io);
     }
 
     /// The last answer was written: the connection ends. A client that may still be sending is read from for a while, so
@@ -338,7 +344,7 @@ impl Session {
     }
 
     /// The handshake is done: what follows are frames, and some may be here already.
-    pub(super) fn become_socket(&mut self, front: &HttpFront, socket: Socket, io: &mut Io<'_>) {
+    pub(super) fn become_socket(&mut self, front: &mut HttpFront, socket: Socket, io: &mut Io<'_>) {
         let mut socket = Box::new(socket);
         let input = std::mem::take(&mut self.input);
         if !input.is_empty() {
@@ -395,8 +401,11 @@ impl Session {
 
     /// Ends a connection that has nothing in hand while the broker goes down or the peer sends no more.
     pub(super) fn close_if_drained(&mut self, io: &mut Io<'_>) {
-        let idle = self.exchanges.is_empty() && self.has_nothing_in_hand() && self.input.is_empty();
-        if (self.draining || self.input_ended) && idle {
+        if !(self.draining || self.input_ended) || matches!(self.phase, Phase::Stream(_) | Phase::Socket(_)) {
+            return;
+        }
+        // What stands in the input now is no whole request, unless answers have to leave first.
+        if self.exchanges.is_empty() && self.has_nothing_in_hand() && !self.is_blocked(io) {
             io.close(Close::Flush);
         }
     }
@@ -411,7 +420,10 @@ impl Session {
         let waiting = self.exchanges.wait_until_ms();
         let deadline = match &self.phase {
             Phase::Stream(stream) => Some(stream.spoke_ms + settings.heartbeat_ms),
-            Phase::Socket(socket) => Some(socket.spoke_ms + settings.heartbeat_ms),
+            Phase::Socket(socket) => {
+                let beat = socket.spoke_ms + settings.heartbeat_ms;
+                Some(socket.half_until_ms(settings.body_timeout_ms).map_or(beat, |half| half.min(beat)))
+            }
             Phase::Body(_) => Some(self.since_ms + settings.body_timeout_ms),
             _ if !self.exchanges.is_empty() => waiting,
             Phase::Head if !self.input.is_empty() => Some(self.since_ms + settings.header_timeout_ms),
@@ -430,6 +442,9 @@ impl Session {
                 }
             }
             Phase::Socket(socket) => {
+                if socket.half_until_ms(front.settings.body_timeout_ms).is_some_and(|until_ms| until_ms <= now_ms) {
+                    socket.close(1008, "a message came to a stop half way: send it faster, or again", io);
+                }
                 if now_ms >= socket.spoke_ms + front.settings.heartbeat_ms {
                     socket.beat(front.settings.heartbeat_ms, io);
                 }
@@ -455,8 +470,10 @@ impl Session {
 
     /// Gives back what the connection held of the core's.
     pub(super) fn give_back(self, front: &mut HttpFront) {
-        if let Phase::Body(upload) = self.phase {
-            front.uploads_bytes -= upload.body.len();
+        match self.phase {
+            Phase::Body(upload) => front.uploads_bytes -= upload.body.len(),
+            Phase::Socket(socket) => socket.give_back(front),
+            Phase::Head | Phase::Stream(_) | Phase::Over => {}
         }
     }
 }

@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use ringmain_driver::{Delivery, Io, Requested};
 use ringmain_engine::{Assignment, Record, RecordBatch};
+use ringmain_model::limit::SEND_QUEUE_BYTES_MAX;
 use ringmain_model::{Offset, PartitionRef, Position, ResumeToken, TopicName};
 use ringmain_wire::http::Version;
 use ringmain_wire::sse;
@@ -12,7 +13,7 @@ use ringmain_wire::sse;
 use super::HttpFront;
 use super::fetch::encode_record;
 use super::respond::Context;
-use super::subscribe::{Format, Opening, gap_json};
+use super::subscribe::{Format, Opening, gap_json, lost_json};
 use super::ws::SharedFrames;
 
 /// A running stream.
@@ -23,6 +24,8 @@ pub(super) struct Stream {
     version: Version,
     /// When its client comes back after a cut, milliseconds.
     retry_ms: u32,
+    /// What retention took and the client has not been told, because it takes nothing: messages, and where it goes on.
+    lost_untold: Option<(u64, Offset)>,
     /// When something was last sent, monotonic milliseconds.
     pub(super) spoke_ms: u64,
 }
@@ -53,6 +56,7 @@ impl Stream {
             format: opening.format,
             version: context.version,
             retry_ms: front.retry_ms(),
+            lost_untold: None,
             spoke_ms: io.now().monotonic_ms,
         };
         write_head(context, front, io.output());
@@ -131,6 +135,21 @@ impl Stream {
         self.say(&event, io);
     }
 
+    /// Retention took messages of the group: told at once, or with the next sign of life when the client takes nothing now.
+    pub(super) fn lose(&mut self, messages: u64, resumed: Offset, io: &mut Io<'_>) {
+        let before = self.lost_untold.map_or(0, |(sum, _)| sum);
+        self.lost_untold = Some((before + messages, resumed));
+        self.tell_lost(io);
+    }
+
+    fn tell_lost(&mut self, io: &mut Io<'_>) {
+        if io.output_bytes() < SEND_QUEUE_BYTES_MAX
+            && let Some((messages, resumed)) = self.lost_untold.take()
+        {
+            self.tell("lost", &lost_json(messages, resumed), io);
+        }
+    }
+
     /// Tells of something that only clients of ours know.
     pub(super) fn tell(&mut self, event_name: &str, json: &str, io: &mut Io<'_>) {
         let mut event = Vec::new();
@@ -156,6 +175,7 @@ impl Stream {
 
     /// Shows that the connection lives, unless earlier bytes are still on their way.
     pub(super) fn beat(&mut self, io: &mut Io<'_>) {
+        self.tell_lost(io);
         if io.output_bytes() == 0 {
             let mut comment = Vec::new();
             sse::comment(&mut comment, "");

@@ -139,3 +139,8 @@ pub(super) fn gap_json(requested: Requested, resumed: Offset) -> String {
     };
     format!(r#"{{"requested":{requested},"resumed":{resumed}}}"#)
 }
+
+/// What retention took of a group, as both protocols tell it.
+pub(super) fn lost_json(messages: u64, resumed: Offset) -> String {
+    format!(r#"{{"messages":{messages},"resumed":{resumed}}}"#)
+}

@@ -1,10 +1,15 @@
 //! WebSocket: a subscriber's frames out, and what it says in: acknowledgements, publishes, pings. On its core.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use hashbrown::HashMap;
 use ringmain_driver::{Answer, Close, Delivery, GroupWish, Io, Request, Requested};
 use ringmain_engine::{Assignment, RecordBatch, Reply};
-use ringmain_model::limit::{ACK_OFFSETS_MAX, MEMBER_IN_FLIGHT_MAX, NACK_DELAY_MS_MAX, SOCKET_REQUESTS_MAX};
+use ringmain_model::limit::{
+    ACK_OFFSETS_MAX, BODIES_BYTES_PER_CORE, MEMBER_IN_FLIGHT_MAX, NACK_DELAY_MS_MAX, SEND_QUEUE_BYTES_MAX,
+    SOCKET_REQUESTS_MAX,
+};
 use ringmain_model::{GroupName, Offset, TopicName};
 use ringmain_wire::http::{ResponseBody, ResponseHead, Version, encode_response_head};
 use ringmain_wire::json::timestamp_text;
@@ -18,7 +23,7 @@ use super::problem::Problem;
 use super::publish::message_of_json;
 use super::respond::Context;
 use super::sse::{EncodedBatch, assigned_records};
-use super::subscribe::{Format, Opening, gap_json};
+use super::subscribe::{Format, Opening, gap_json, lost_json};
 
 /// The subprotocol whose clients are told what is not a message.
 pub(super) const EXTENDED: &str = "ringmain.v1";
@@ -37,7 +42,7 @@ pub(crate) struct SharedFrames {
 struct Member {
     group: GroupName,
     /// The epoch in which each offset was got.
-    held: HashMap<Offset, u64>,
+    held: BTreeMap<Offset, u64>,
     /// The group's epoch, as far as this connection has heard.
     epoch: u64,
 }
@@ -75,6 +80,11 @@ pub(super) struct Socket {
     heard_ms: u64,
     /// The client has answered a ping.
     answers_pings: bool,
+    /// Bytes of a half received message, as far as they are counted among the core's bodies; since when it has not grown.
+    half_bytes: usize,
+    half_since_ms: u64,
+    /// What retention took and the client has not been told, because it takes nothing: messages, and where it goes on.
+    lost_untold: Option<(u64, Offset)>,
 }
 
 /// Writes the answer that ends HTTP on the connection.
@@ -104,12 +114,14 @@ pub(super) fn write_switch(
 impl Socket {
     /// A subscriber whose subscription stands.
     pub(super) fn open(opening: &Opening, extended: bool, front: &HttpFront, io: &mut Io<'_>) -> Self {
-        let member = opening.group.clone().map(|group| Box::new(Member { group, held: HashMap::new(), epoch: 0 }));
+        let member = opening.group.clone().map(|group| Box::new(Member { group, held: BTreeMap::new(), epoch: 0 }));
         // A subscriber may be as slow as it likes: it holds a cursor and not a queue.
         io.limit_write_stall(false);
         let topic = opening.topic.clone();
         let purpose = Purpose::Subscriber { topic, member };
-        Self::new(purpose, opening.format, extended, front.settings.body_bytes_max, io)
+        // The largest that a client may have to say is a publish: base64 takes a third more, names and keys a little.
+        let message_bytes_max = front.settings.message_bytes_max / 3 * 4 + (64 << 10);
+        Self::new(purpose, opening.format, extended, message_bytes_max, io)
     }
 
     /// A connection that sends back what comes.
@@ -132,10 +144,13 @@ impl Socket {
             spoke_ms: now_ms,
             heard_ms: now_ms,
             answers_pings: false,
+            half_bytes: 0,
+            half_since_ms: now_ms,
+            lost_untold: None,
         }
     }
 
-    pub(super) fn on_bytes(&mut self, front: &HttpFront, bytes: &[u8], io: &mut Io<'_>) {
+    pub(super) fn on_bytes(&mut self, front: &mut HttpFront, bytes: &[u8], io: &mut Io<'_>) {
         self.heard_ms = io.now().monotonic_ms;
         let mut events = Vec::new();
         let outcome = self.decoder.feed(bytes, &mut events);
@@ -148,7 +163,31 @@ impl Socket {
         if let Err(fault) = outcome {
             self.close(fault.code, &fault.message, io);
         }
+        self.count_half(front, io);
         io.want_input(self.asked.len() < SOCKET_REQUESTS_MAX);
+    }
+
+    /// Counts what is half received among the bodies of the core, which are bounded together.
+    fn count_half(&mut self, front: &mut HttpFront, io: &mut Io<'_>) {
+        let held = self.decoder.held_bytes();
+        if held != self.half_bytes {
+            self.half_since_ms = io.now().monotonic_ms;
+        }
+        front.uploads_bytes = front.uploads_bytes + held - self.half_bytes;
+        self.half_bytes = held;
+        if held > 0 && front.uploads_bytes > BODIES_BYTES_PER_CORE {
+            self.close(1013, "this core holds as many half received messages as it may: try again later", io);
+        }
+    }
+
+    /// Gives back what the connection held of the core's.
+    pub(super) fn give_back(&self, front: &mut HttpFront) {
+        front.uploads_bytes -= self.half_bytes;
+    }
+
+    /// When a half received message is given up, monotonic milliseconds.
+    pub(super) fn half_until_ms(&self, body_timeout_ms: u64) -> Option<u64> {
+        (self.half_bytes > 0).then(|| self.half_since_ms + body_timeout_ms)
     }
 
     fn on_event(&mut self, front: &HttpFront, event: Event, io: &mut Io<'_>) {
@@ -371,6 +410,10 @@ impl Socket {
             if let Ok(member) = self.member() {
                 member.epoch = assignment.epoch;
                 member.held.insert(record.offset, assignment.epoch);
+                // What a silent member never acknowledges went to others long ago.
+                if member.held.len() > MEMBER_IN_FLIGHT_MAX as usize {
+                    member.held.pop_first();
+                }
             }
         }
         io.send(Bytes::from(out), messages);
@@ -389,6 +432,24 @@ impl Socket {
         self.tell("moved", &format!(r#"{{"next":{next}}}"#), io);
     }
 
+    /// Retention took messages of the group: told at once, or with the next sign of life when the client takes nothing now.
+    pub(super) fn lose(&mut self, messages: u64, resumed: Offset, io: &mut Io<'_>) {
+        if let Ok(member) = self.member() {
+            member.held = member.held.split_off(&resumed);
+        }
+        let before = self.lost_untold.map_or(0, |(sum, _)| sum);
+        self.lost_untold = Some((before + messages, resumed));
+        self.tell_lost(io);
+    }
+
+    fn tell_lost(&mut self, io: &mut Io<'_>) {
+        if io.output_bytes() < SEND_QUEUE_BYTES_MAX
+            && let Some((messages, resumed)) = self.lost_untold.take()
+        {
+            self.tell("lost", &lost_json(messages, resumed), io);
+        }
+    }
+
     /// Tells of something that is not a message: to clients of ours alone.
     pub(super) fn tell(&mut self, name: &str, json: &str, io: &mut Io<'_>) {
         if self.extended && !self.closed {
@@ -400,6 +461,7 @@ impl Socket {
     pub(super) fn beat(&mut self, heartbeat_ms: u64, io: &mut Io<'_>) {
         let now_ms = io.now().monotonic_ms;
         self.spoke_ms = now_ms;
+        self.tell_lost(io);
         if self.answers_pings && now_ms >= self.heard_ms + SILENT_HEARTBEATS_MAX * heartbeat_ms {
             io.close(Close::Abort);
         } else if io.output_bytes() == 0 && !self.closed {

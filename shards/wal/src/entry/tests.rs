@@ -8,9 +8,7 @@ use ringmain_model::{
 };
 
 use crate::BatchBuilder;
-use crate::entry::{
-    Entry, EntryDamage, GroupProgress, LogMarks, TopicChanged, TopicCreated, decode, encode, encoded_bytes,
-};
+use crate::entry::{Entry, EntryDamage, GroupProgress, LogMarks, TopicChanged, TopicCreated, decode, encode};
 
 fn partition() -> impl Strategy<Value = PartitionRef> {
     (any::<u64>(), any::<u32>())
@@ -108,7 +106,7 @@ proptest! {
     fn entries_come_back_as_they_went(entry in entry(), behind in prop::collection::vec(any::<u8>(), 0..20)) {
         let mut bytes = bytes_of(&entry);
         let length = bytes.len();
-        prop_assert_eq!(length, encoded_bytes(&entry));
+        prop_assert_eq!(length, entry.encoded_bytes());
         bytes.extend_from_slice(&behind);
         prop_assert_eq!(decode(&Bytes::from(bytes)), Ok((entry, length)));
     }
@@ -139,6 +137,21 @@ proptest! {
             prop_assert_eq!(bytes_of(&decoded), &bytes[..length], "what is read is what is there");
         }
     }
+}
+
+#[test]
+fn what_is_reserved_for_messages_is_what_their_batch_takes() {
+    let key = Some(Bytes::from_static(b"key"));
+    let headers = vec![(Bytes::from_static(b"name"), Bytes::from_static(b"value"))];
+    let messages =
+        [Message::default(), Message::of("hello"), Message { key, headers, payload: Bytes::from_static(b"x") }];
+    let mut builder = BatchBuilder::new(PartitionRef { incarnation: Incarnation(1), partition: 0 }, Offset(7), 0);
+    let mut reserved = 0;
+    for (index, message) in messages.iter().enumerate() {
+        reserved += Entry::bytes_to_reserve(message, index == 0);
+        builder.push(message, 0);
+    }
+    assert_eq!(Entry::Records(builder.finish().unwrap()).encoded_bytes(), reserved);
 }
 
 #[test]

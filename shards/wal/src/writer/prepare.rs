@@ -246,7 +246,8 @@ impl Preparer {
                 job.operation = None;
                 let is_second_try = job.step == Step::Discard;
                 job.step = Step::Discard;
-                // A file that cannot be removed is left for the next start, which throws it away. Perhaps it was never made.
+                // A file that cannot be removed is left for the next start, which throws it away. One that was never
+                // made is not there to be removed.
                 self.job = (!is_second_try).then_some(job);
             }
         }

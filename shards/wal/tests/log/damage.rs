@@ -1,9 +1,10 @@
 //! The last two batches cut at every byte, zeroed from every byte, each byte flipped: the table's outcome, never a panic.
 
-use ringmain_wal::{BLOCK_BYTES, Entry, Finding, LogOpener, OpenOutput, Sequence};
+use ringmain_model::Offset;
+use ringmain_wal::{BLOCK_BYTES, Checkpoint, Entry, FileName, Finding, LogMarks, LogOpener, OpenOutput, Sequence};
 
 use crate::disk::Disk;
-use crate::stage::{Log, Opening, SHARD, created, open, records, segment, written};
+use crate::stage::{Log, Opening, SHARD, bare_checkpoint, created, open, partition, records, segment, written};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 /// The second and the third batch of the log stand in these blocks of its first segment.
@@ -92,6 +93,53 @@ fn zeros_from_each_byte_have_their_outcome() {
     }
 }
 
+/// A log that has been recycled many times, so that stale batches stand behind its end: the disk, a checkpoint before the last
+/// three batches, these, and where they stand.
+fn recycled() -> (Disk, Checkpoint, Vec<(Sequence, Entry)>, FileName) {
+    let mut log = Log::on(Disk::new(1 << 30), 7, None);
+    log.commit(&created(1));
+    let mut base = 0;
+    while base < 200 || log.writer.durable_position().position != 2 * BLOCK_BYTES {
+        log.commit(&records(1, base, 1, 100));
+        base += 1;
+        let position = log.writer.durable_position();
+        log.release(&position);
+    }
+    let position = log.writer.durable_position();
+    let Entry::TopicCreated(topic) = created(1) else { panic!("the stage makes one") };
+    let marks = LogMarks { partition: partition(1), log_start: Offset(0), log_end: Offset(base) };
+    let checkpoint = Checkpoint { topics: vec![topic], marks: vec![marks], ..bare_checkpoint(position) };
+    let last = (base..base + 3).map(|base| records(1, base, 1, 100)).map(|entry| (log.commit(&entry), entry)).collect();
+    (log.disk, checkpoint, last, FileName::Segment(position.segment))
+}
+
+#[test]
+fn each_flipped_byte_before_stale_batches_has_its_outcome() {
+    let (whole, checkpoint, entries, file) = recycled();
+    let content = whole.whole(file).unwrap();
+    assert_eq!(&content[5 * BLOCK + 8..5 * BLOCK + 12], b"RMCB", "a stale batch stands behind");
+    for (block, kept, is_middle) in [(3, 1, true), (4, 2, false)] {
+        let at = block * BLOCK;
+        let length = u32::from_le_bytes(content[at + 4..at + 8].try_into().unwrap()) as usize;
+        for byte in 0..length {
+            for (how, change) in [("flipped", 0x10_u8), ("zeroed from", 0)] {
+                let mut disk = whole.clone();
+                disk.damage(file, |content| match change {
+                    0 => content[at + byte..at + BLOCK].fill(0),
+                    bits => content[at + byte] ^= bits,
+                });
+                if disk.whole(file).unwrap()[at..at + length] == content[at..at + length] {
+                    continue;
+                }
+                let opening = open(&mut disk, Some(&checkpoint));
+                let what = format!("block {block}, {how} byte {byte}: {:?}", opening.findings);
+                check(&opening, &entries, kept, &what);
+                assert_eq!(opening.findings.iter().any(is_hole), is_middle, "{what}");
+            }
+        }
+    }
+}
+
 #[test]
 fn damage_after_a_restart_is_told_from_a_cut_tail() {
     // The second start's first batch chains to the last batch of the first start, which is damaged afterwards.
@@ -111,7 +159,7 @@ fn a_payload_that_pretends_to_be_a_batch_is_none() {
     let mut log = Log::on(Disk::new(1 << 30), 9, None);
     log.commit(&created(1));
     let payload = forged.repeat(2);
-    let mut builder = ringmain_wal::BatchBuilder::new(crate::stage::partition(1), ringmain_model::Offset(0), 0);
+    let mut builder = ringmain_wal::BatchBuilder::new(partition(1), Offset(0), 0);
     builder.push(&ringmain_model::Message::of(payload), 0);
     log.commit(&Entry::Records(builder.finish().unwrap()));
     log.disk.damage(segment(1), |content| content[LAST_BUT_ONE + 70] ^= 4);

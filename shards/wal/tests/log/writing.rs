@@ -82,6 +82,23 @@ fn a_bounded_number_of_batches_waits_and_then_the_log_is_busy() {
 }
 
 #[test]
+fn reserved_room_is_kept_and_what_does_not_fit_beside_it_waits() {
+    let (mut writer, _) = by_hand();
+    let mut out = Vec::new();
+    assert_eq!(writer.reserve(5000, &mut out), Ok(()));
+    assert_eq!(writer.reserve(4000, &mut out), Err(NotAdmitted::BatchFull));
+    assert_eq!(writer.append(&records(1, 0, 1, 4000), &mut out), Err(NotAdmitted::BatchFull));
+    assert_eq!(writer.append(&created(1), &mut out), Ok(Sequence(1)), "what fits beside it is admitted");
+    writer.turn_ended(&mut out);
+    assert_eq!(log_effects(&out), [], "nothing is written while something is reserved");
+    assert_eq!(writer.append_reserved(&records(1, 0, 1, 4000), 5000), Ok(Sequence(1)));
+    writer.turn_ended(&mut out);
+    assert_eq!(log_effects(&out).len(), 1);
+    assert_eq!(writer.reserve(4000, &mut out), Ok(()));
+    assert_eq!(writer.append_reserved(&records(1, 1, 1, 100), 4000), Ok(Sequence(2)));
+}
+
+#[test]
 fn progress_alone_may_wait_for_company() {
     let (mut writer, _) = by_hand();
     let mut out = Vec::new();

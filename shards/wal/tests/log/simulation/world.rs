@@ -117,11 +117,11 @@ impl World {
     }
 
     pub fn run(mut self) -> Result<Sums, String> {
-        let lives = 2 + self.chance.below(5);
+        let lives = 3 + self.chance.below(8);
         while self.life < lives {
             self.life += 1;
             self.failing = self.chance.one_in(3).then(|| 20 + self.chance.below(200));
-            let steps = self.chance.below(400);
+            let steps = if self.chance.one_in(2) { self.chance.below(400) } else { self.chance.below(80) };
             if let End::Crash = self.live(steps, false)? {
                 self.crash();
             }
@@ -183,7 +183,7 @@ impl World {
         let checkpoint = slots.newer.as_ref().map(|(_, content)| content.checkpoint.clone());
         let Some(opened) = self.open(checkpoint.as_ref(), is_last)? else { return Ok(End::Crash) };
         let (mut out, mut said) = (Vec::new(), Vec::new());
-        let settings = LogSettings { epoch: self.chance.number(), ..settings(0) };
+        let settings = LogSettings { epoch: self.chance.number(), batch_bytes_max: 20_000, ..settings(0) };
         let mut broker = Broker {
             writer: LogWriter::new(settings, opened, &mut out),
             slots: SlotWriter::new(SHARD, &slots, &mut said),
@@ -253,7 +253,9 @@ impl World {
             return Completion::Done;
         }
         if may_fail && self.failing.is_some_and(|failing| self.chance.one_in(failing)) {
-            self.disk.perform_in_part(effect, &mut self.chance);
+            if !matches!(effect, Effect::Allocate { .. }) {
+                self.disk.perform_in_part(effect, &mut self.chance);
+            }
             return match effect {
                 Effect::Write { .. } if self.chance.one_in(2) => Completion::Written(effect.write_bytes() / 2),
                 Effect::Allocate { .. } | Effect::Write { .. } => Completion::Failed(Failure::NoSpace),
@@ -270,15 +272,15 @@ impl World {
     fn act(&mut self, broker: &mut Broker) -> Result<(), String> {
         let mut out = Vec::new();
         match self.chance.below(20) {
-            0..5 => {
+            0..3 => {
                 self.admit(broker, &mut out)?;
             }
+            3..5 => self.admit_reserved(broker, &mut out)?,
             5..9 => broker.writer.turn_ended(&mut out),
             9..18 => {
                 self.complete_one(broker, &mut out)?;
             }
-            18 if self.chance.one_in(2) => self.begin_checkpoint(broker, &mut out)?,
-            18 => {}
+            18 => self.begin_checkpoint(broker, &mut out)?,
             _ => broker.writer.try_again(&mut out),
         }
         self.take(broker, out)
@@ -292,11 +294,27 @@ impl World {
                 return Ok(true);
             }
             Err(NotAdmitted::Poisoned) if !broker.is_poisoned => return Err("poisoned without a word".to_owned()),
-            Err(NotAdmitted::TooLarge) => return Err("nothing is that large".to_owned()),
+            Err(refusal @ (NotAdmitted::TooLarge | NotAdmitted::BatchFull)) => return Err(refusal.to_string()),
             Err(NotAdmitted::Full) => self.sums.fulls += 1,
             Err(NotAdmitted::Busy | NotAdmitted::Poisoned) => {}
         }
         Ok(false)
+    }
+
+    /// A turn of publishes: room for all is reserved, then all are appended, and none may be refused.
+    fn admit_reserved(&mut self, broker: &mut Broker, out: &mut Vec<LogOutput>) -> Result<(), String> {
+        let sizes: Vec<_> = (0..1 + self.chance.below(5)).map(|_| 8000 + self.chance.below(3000) as usize).collect();
+        let granted: Vec<_> =
+            sizes.into_iter().take_while(|bytes| broker.writer.reserve(*bytes, out).is_ok()).collect();
+        for reserved in granted {
+            broker.writer.turn_ended(out);
+            let entry = self.model.next_entry(&mut self.chance);
+            match broker.writer.append_reserved(&entry, reserved) {
+                Ok(sequence) => self.model.admitted(sequence, entry),
+                Err(refusal) => return Err(format!("room was reserved, and then {refusal}")),
+            }
+        }
+        Ok(())
     }
 
     /// Completes any operation in flight; says whether there was one.
