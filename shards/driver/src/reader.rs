@@ -35,6 +35,7 @@ impl<F: Front> State<F> {
             gap_owed: None,
             in_reads_list: false,
             has_caught_up: false,
+            was_starved: false,
             protocol,
             slow,
         });
@@ -226,10 +227,11 @@ impl<F: Front> State<F> {
                 return;
             }
             let Some(window) = self.windows.get_mut(cursor.window) else { return };
-            // It had caught up, and the window has left it behind: that is what counts as too slow.
+            // It had caught up, it did not take what it was given, and the window has left it behind: that is too slow.
             let is_behind = cursor.state == CursorState::Following && cursor.next < window.start();
             cursor.has_caught_up |= cursor.state == CursorState::Following && !is_behind;
-            let too_slow = is_behind && cursor.has_caught_up;
+            cursor.was_starved &= cursor.next < window.end;
+            let too_slow = is_behind && cursor.has_caught_up && cursor.was_starved;
             if too_slow && cursor.slow == SlowReader::Close {
                 let messages = window.end.since(cursor.next);
                 window.dropped += messages;
@@ -239,6 +241,7 @@ impl<F: Front> State<F> {
             }
             if connection.link.output.bytes() >= SEND_QUEUE_BYTES_MAX {
                 connection.link.out_of_credit = true;
+                cursor.was_starved = true;
                 return;
             }
             if too_slow && cursor.slow == SlowReader::Skip {

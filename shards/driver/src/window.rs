@@ -214,6 +214,8 @@ pub(crate) struct Cursor {
     pub(crate) in_reads_list: bool,
     /// It has stood in the window or at its end: before that it replays, which is no slowness.
     pub(crate) has_caught_up: bool,
+    /// Its connection had too much output waiting since it was last at the end: only then is falling behind its own fault.
+    pub(crate) was_starved: bool,
     pub(crate) protocol: Protocol,
     pub(crate) slow: SlowReader,
 }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use ringmain_driver::{Answer, CoreReport, Io, Protocol, Request, SlowReader, StartAt};
 use ringmain_engine::Reply;
+use ringmain_model::limit::MESSAGE_HEADERS_MAX;
 use ringmain_model::{Refusal, TopicName};
 use ringmain_wire::http::{RequestHead, Target};
 use ringmain_wire::ws::check_upgrade;
@@ -323,13 +324,12 @@ impl Session {
     }
 }
 
-/// The headers that a page may send: what it asks for, when those are names, since `X-Header-*` may be any.
+/// The headers that a page may send: the known ones, and of those it asks for the `X-Header-…`, which may be any.
 fn allowed_headers(asked: Option<&str>) -> String {
-    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_, ".contains(&byte);
-    match asked {
-        Some(asked) if !asked.is_empty() && asked.len() <= 1024 && asked.bytes().all(is_name) => asked.to_owned(),
-        _ => CORS_HEADERS.to_owned(),
-    }
+    let is_name = |name: &&str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+    let names = asked.unwrap_or_default().split(',').map(str::trim).filter(is_name);
+    let own = names.filter(|name| name.get(..9).is_some_and(|start| start.eq_ignore_ascii_case("x-header-")));
+    own.take(MESSAGE_HEADERS_MAX).fold(CORS_HEADERS.to_owned(), |list, name| list + ", " + name)
 }
 
 /// A stream of a topic that this core knows; a topic that is not there is told before any handshake.

@@ -69,13 +69,14 @@ impl Session {
         match (&exchange.waiting, notice) {
             (
                 Waiting::Subscribed(_),
-                Notice::Subscribed { partition, high_water } | Notice::Joined { partition, high_water, .. },
+                notice @ (Notice::Subscribed { partition, high_water } | Notice::Joined { partition, high_water, .. }),
             ) => {
+                let epoch = if let Notice::Joined { epoch, .. } = notice { epoch } else { 0 };
                 let at = Position { partition, next: high_water.offset() };
                 if let Some(exchange) = self.exchanges.take_oldest()
                     && let Waiting::Subscribed(opening) = exchange.waiting
                 {
-                    self.answer_with_stream(front, &exchange.context, &opening, at, io);
+                    self.answer_with_stream(front, &exchange.context, &opening, (at, epoch), io);
                 }
             }
             (Waiting::Page(_), Notice::Gap { .. }) => self.wake_fetch(io),
@@ -89,13 +90,13 @@ impl Session {
         }
     }
 
-    /// Answers the request for a stream: from here on the connection is the stream's.
+    /// Answers the request for a stream that stands at `at`, in the group's `epoch`: from here on the connection is the stream's.
     fn answer_with_stream(
         &mut self,
         front: &mut HttpFront,
         context: &Context,
         opening: &Opening,
-        at: Position,
+        (at, epoch): (Position, u64),
         io: &mut Io<'_>,
     ) {
         match &opening.face {
@@ -109,7 +110,7 @@ impl Session {
             }
             Face::WebSocket { accept, protocol } => {
                 write_switch(context, front, accept, *protocol, io.output());
-                let mut socket = Socket::open(opening, *protocol == Some(EXTENDED), front, io);
+                let mut socket = Socket::open(opening, *protocol == Some(EXTENDED), epoch, front, io);
                 if self.draining {
                     socket.on_shutdown(io);
                 }

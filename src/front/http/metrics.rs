@@ -1,8 +1,11 @@
-//! Metrics: the cores' reports summed into a registry of their own at each scrape, and encoded by the prometheus crate.
+//! Metrics: the cores' reports summed at each scrape into families of a registry of its own, encoded by the prometheus crate.
 
+use prometheus::core::{Collector, Desc};
 use prometheus::process_collector::ProcessCollector;
-use prometheus::{Encoder, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
-use ringmain_driver::{CoreCounters, CoreReport};
+use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
+use prometheus::{Encoder, Registry, TextEncoder};
+use ringmain_driver::{CoreCounters, CoreReport, TopicOnCore};
+use ringmain_engine::TopicStats;
 
 use super::HttpFront;
 use super::problem::Problem;
@@ -11,9 +14,9 @@ use super::respond::{Context, Response};
 impl HttpFront {
     /// Writes all metrics in the text format, which every scraper takes.
     pub(super) fn write_metrics(&mut self, context: &Context, out: &mut Vec<u8>, reports: &[CoreReport]) {
-        let encoder = TextEncoder::new();
         self.body.clear();
-        let encoded = registry(reports).and_then(|registry| encoder.encode(&registry.gather(), &mut self.body));
+        let encoded =
+            registry(reports).and_then(|registry| TextEncoder::new().encode(&registry.gather(), &mut self.body));
         if let Err(error) = encoded {
             let problem = Problem::new(500, "internal", format!("the metrics cannot be encoded: {error}"));
             context.write_problem(out, &self.date, &problem);
@@ -28,104 +31,211 @@ impl HttpFront {
 
 fn registry(reports: &[CoreReport]) -> prometheus::Result<Registry> {
     let registry = Registry::new();
-    add_topics(&registry, reports)?;
-    add_cores(&registry, reports)?;
-    let info = gauge(&registry, "ringmain_build_info", "The broker's version; always 1.", &["version"])?;
-    info.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+    registry.register(Box::new(Summed::of(reports)?))?;
     registry.register(Box::new(ProcessCollector::for_self()))?;
     Ok(registry)
 }
 
+/// One scrape's families, made of plain numbers: there is nothing to count into, so nothing is kept between scrapes.
+struct Summed {
+    families: Vec<MetricFamily>,
+    descriptions: Vec<Desc>,
+}
+
+impl Collector for Summed {
+    fn desc(&self) -> Vec<&Desc> {
+        self.descriptions.iter().collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        self.families.clone()
+    }
+}
+
+impl Summed {
+    fn of(reports: &[CoreReport]) -> prometheus::Result<Self> {
+        let mut families = topic_families(reports);
+        families.extend(core_families(reports));
+        let version = sample(&[("version", env!("CARGO_PKG_VERSION"))], 1, MetricType::GAUGE);
+        families.push(family(
+            "ringmain_build_info",
+            "The broker's version; always 1.",
+            MetricType::GAUGE,
+            vec![version],
+        ));
+        // A family without a sample is left out, as an encoder has nothing to write of it.
+        families.retain(|family| !family.get_metric().is_empty());
+        let describe = |family: &MetricFamily| {
+            let first = family.get_metric().first().map(Metric::get_label).unwrap_or_default();
+            let labels = first.iter().map(|label| label.name().to_owned()).collect();
+            Desc::new(family.name().to_owned(), family.help().to_owned(), labels, Default::default())
+        };
+        let descriptions = families.iter().map(describe).collect::<prometheus::Result<_>>()?;
+        Ok(Self { families, descriptions })
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "Prometheus knows no other numbers; counts stay exact to 2^53")]
+fn sample(labels: &[(&str, &str)], value: u64, kind: MetricType) -> Metric {
+    let labels = labels.iter().map(|(name, value)| {
+        let mut label = LabelPair::default();
+        label.set_name((*name).to_owned());
+        label.set_value((*value).to_owned());
+        label
+    });
+    let mut metric = Metric::from_label(labels.collect());
+    if kind == MetricType::COUNTER {
+        let mut counter = Counter::default();
+        counter.set_value(value as f64);
+        metric.set_counter(counter);
+    } else {
+        let mut gauge = Gauge::default();
+        gauge.set_value(value as f64);
+        metric.set_gauge(gauge);
+    }
+    metric
+}
+
+fn family(name: &str, help: &str, kind: MetricType, metrics: Vec<Metric>) -> MetricFamily {
+    let mut family = MetricFamily::default();
+    family.set_name(name.to_owned());
+    family.set_help(help.to_owned());
+    family.set_field_type(kind);
+    family.set_metric(metrics);
+    family
+}
+
+/// A topic with what all cores know of it.
+struct TopicSums<'r> {
+    stats: &'r TopicStats,
+    delivered: [u64; 2],
+    subscribers: [u64; 2],
+    dropped: u64,
+}
+
+/// The topics of all cores by name, each with the sums of what the cores know of it.
+fn sum_topics(reports: &[CoreReport]) -> Vec<TopicSums<'_>> {
+    let mut stats: Vec<_> = reports.iter().flat_map(|report| &report.topics).collect();
+    stats.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    let mut sums: Vec<_> = stats
+        .into_iter()
+        .map(|stats| TopicSums { stats, delivered: [0; 2], subscribers: [0; 2], dropped: stats.lost })
+        .collect();
+    for TopicOnCore { name, delivered, dropped, subscribers } in reports.iter().flat_map(|report| &report.on_core) {
+        // A topic that came or went between two cores' reports is in the next scrape.
+        let Ok(at) = sums.binary_search_by(|sum| sum.stats.name.cmp(name)) else { continue };
+        let sum = &mut sums[at];
+        for protocol in 0..2 {
+            sum.delivered[protocol] += delivered[protocol];
+            sum.subscribers[protocol] += subscribers[protocol];
+        }
+        sum.dropped += dropped;
+    }
+    sums
+}
+
+const PROTOCOLS: [&str; 2] = ["sse", "ws"];
+
 /// streamq's metrics, by its names and labels.
-fn add_topics(registry: &Registry, reports: &[CoreReport]) -> prometheus::Result<()> {
-    let published =
-        counter(registry, "streamq_messages_published_total", "Messages successfully published.", &["topic"])?;
-    let delivered = counter(
-        registry,
-        "streamq_messages_delivered_total",
-        "Messages written to subscriber connections.",
-        &["topic", "protocol"],
-    )?;
-    let dropped = counter(
-        registry,
-        "streamq_messages_dropped_total",
-        "Messages that slow consumers were made to miss.",
-        &["topic"],
-    )?;
-    let subscribers =
-        gauge(registry, "streamq_active_subscribers", "Current live connections.", &["topic", "protocol"])?;
-    let retained = gauge(registry, "streamq_topic_message_count", "Retained messages per topic.", &["topic"])?;
-    let lag = gauge(
-        registry,
-        "streamq_consumer_group_lag",
-        "Messages a group is behind: high-water mark less committed offset.",
-        &["topic", "group"],
-    )?;
-    for stats in reports.iter().flat_map(|report| &report.topics) {
-        let topic = stats.name.as_str();
-        published.with_label_values(&[topic]).inc_by(stats.high_water.offset().0);
-        retained.with_label_values(&[topic]).set(to_gauge(stats.message_count()));
-        dropped.with_label_values(&[topic]).inc_by(stats.lost);
-        for group in &stats.groups {
-            lag.with_label_values(&[topic, group.name.as_str()]).set(to_gauge(group.lag));
-        }
+fn topic_families(reports: &[CoreReport]) -> Vec<MetricFamily> {
+    use MetricType::{COUNTER, GAUGE};
+    let sums = sum_topics(reports);
+    let by_topic = |kind: MetricType, read: fn(&TopicSums<'_>) -> u64| -> Vec<Metric> {
+        sums.iter().map(|sum| sample(&[("topic", sum.stats.name.as_str())], read(sum), kind)).collect()
+    };
+    let by_protocol = |kind: MetricType, read: fn(&TopicSums<'_>) -> [u64; 2]| -> Vec<Metric> {
+        let each = |sum| {
+            let name = TopicSums::name(sum);
+            let pairs = PROTOCOLS.into_iter().zip(read(sum));
+            pairs.map(move |(protocol, value)| sample(&[("protocol", protocol), ("topic", name)], value, kind))
+        };
+        sums.iter().flat_map(each).collect()
+    };
+    let lag = sums.iter().flat_map(|sum| {
+        let topic = sum.stats.name.as_str();
+        sum.stats
+            .groups
+            .iter()
+            .map(move |group| sample(&[("group", group.name.as_str()), ("topic", topic)], group.lag, GAUGE))
+    });
+    vec![
+        family(
+            "streamq_messages_published_total",
+            "Messages successfully published.",
+            COUNTER,
+            by_topic(COUNTER, |sum| sum.stats.high_water.offset().0),
+        ),
+        family(
+            "streamq_messages_delivered_total",
+            "Messages written to subscriber connections.",
+            COUNTER,
+            by_protocol(COUNTER, |sum| sum.delivered),
+        ),
+        family(
+            "streamq_messages_dropped_total",
+            "Messages that slow consumers were made to miss.",
+            COUNTER,
+            by_topic(COUNTER, |sum| sum.dropped),
+        ),
+        family(
+            "streamq_active_subscribers",
+            "Current live connections.",
+            GAUGE,
+            by_protocol(GAUGE, |sum| sum.subscribers),
+        ),
+        family(
+            "streamq_consumer_group_lag",
+            "Messages a group is behind: high-water mark less committed offset.",
+            GAUGE,
+            lag.collect(),
+        ),
+        family(
+            "streamq_topic_message_count",
+            "Retained messages per topic.",
+            GAUGE,
+            by_topic(GAUGE, |sum| sum.stats.message_count()),
+        ),
+    ]
+}
+
+impl<'r> TopicSums<'r> {
+    fn name(sum: &TopicSums<'r>) -> &'r str {
+        sum.stats.name.as_str()
     }
-    for on_core in reports.iter().flat_map(|report| &report.on_core) {
-        dropped.with_label_values(&[on_core.name.as_str()]).inc_by(on_core.dropped);
-        for (at, protocol) in ["sse", "ws"].into_iter().enumerate() {
-            let labels = [on_core.name.as_str(), protocol];
-            delivered.with_label_values(&labels).inc_by(on_core.delivered[at]);
-            subscribers.with_label_values(&labels).add(to_gauge(on_core.subscribers[at]));
-        }
-    }
-    Ok(())
 }
 
 type CounterOf = fn(&CoreCounters) -> u64;
 
-fn add_cores(registry: &Registry, reports: &[CoreReport]) -> prometheus::Result<()> {
-    let counters: [(&str, &str, CounterOf); 9] = [
-        ("ringmain_connections_accepted_total", "Connections accepted.", |core| core.connections_accepted),
-        ("ringmain_accept_pauses_total", "Times that accepting paused for want of descriptors or room.", |core| {
-            core.accept_pauses
+fn core_families(reports: &[CoreReport]) -> Vec<MetricFamily> {
+    use MetricType::{COUNTER, GAUGE};
+    let families: [(&str, &str, MetricType, CounterOf); 10] = [
+        ("ringmain_connections_accepted_total", "Connections accepted.", COUNTER, |core| core.connections_accepted),
+        ("ringmain_connections_open", "Connections open now.", GAUGE, |core| core.connections_open),
+        (
+            "ringmain_accept_pauses_total",
+            "Times that accepting paused for want of descriptors or room.",
+            COUNTER,
+            |core| core.accept_pauses,
+        ),
+        ("ringmain_received_bytes_total", "Bytes received from connections.", COUNTER, |core| core.received_bytes),
+        ("ringmain_sent_bytes_total", "Bytes that the kernel took for connections.", COUNTER, |core| core.sent_bytes),
+        ("ringmain_lane_busy_total", "Requests refused because a lane between cores was full.", COUNTER, |core| {
+            core.lane_busy
         }),
-        ("ringmain_received_bytes_total", "Bytes received from connections.", |core| core.received_bytes),
-        ("ringmain_sent_bytes_total", "Bytes that the kernel took for connections.", |core| core.sent_bytes),
-        ("ringmain_lane_busy_total", "Requests refused because a lane between cores was full.", |core| core.lane_busy),
-        ("ringmain_lane_holes_total", "Batches not pushed to a core because its lane was full.", |core| {
+        ("ringmain_lane_holes_total", "Batches not pushed to a core because its lane was full.", COUNTER, |core| {
             core.lane_holes
         }),
-        ("ringmain_write_stalls_total", "Connections cut because the peer took no bytes.", |core| core.write_stalls),
-        ("ringmain_turns_total", "Turns of the loop.", |core| core.turns),
-        ("ringmain_completion_overflows_total", "Overflows of the kernel's completion queue.", |core| {
+        ("ringmain_write_stalls_total", "Connections cut because the peer took no bytes.", COUNTER, |core| {
+            core.write_stalls
+        }),
+        ("ringmain_turns_total", "Turns of the loop.", COUNTER, |core| core.turns),
+        ("ringmain_completion_overflows_total", "Overflows of the kernel's completion queue.", COUNTER, |core| {
             core.completion_overflows
         }),
     ];
-    for (name, help, read) in counters {
-        let counter = counter(registry, name, help, &["core"])?;
-        for report in reports {
-            counter.with_label_values(&[report.core.0.to_string()]).inc_by(read(&report.counters));
-        }
-    }
-    let open = gauge(registry, "ringmain_connections_open", "Connections open now.", &["core"])?;
-    for report in reports {
-        open.with_label_values(&[report.core.0.to_string()]).set(to_gauge(report.counters.connections_open));
-    }
-    Ok(())
-}
-
-fn to_gauge(count: u64) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
-}
-
-fn counter(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> prometheus::Result<IntCounterVec> {
-    let family = IntCounterVec::new(Opts::new(name, help), labels)?;
-    registry.register(Box::new(family.clone()))?;
-    Ok(family)
-}
-
-fn gauge(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> prometheus::Result<IntGaugeVec> {
-    let family = IntGaugeVec::new(Opts::new(name, help), labels)?;
-    registry.register(Box::new(family.clone()))?;
-    Ok(family)
+    let by_core = families.into_iter().map(|(name, help, kind, read)| {
+        let each = |report: &CoreReport| sample(&[("core", &report.core.0.to_string())], read(&report.counters), kind);
+        family(name, help, kind, reports.iter().map(each).collect())
+    });
+    by_core.collect()
 }

@@ -112,16 +112,16 @@ pub(super) fn write_switch(
 }
 
 impl Socket {
-    /// A subscriber whose subscription stands.
-    pub(super) fn open(opening: &Opening, extended: bool, front: &HttpFront, io: &mut Io<'_>) -> Self {
-        let member = opening.group.clone().map(|group| Box::new(Member { group, held: BTreeMap::new(), epoch: 0 }));
+    /// A subscriber whose subscription stands; `epoch` is its group's, if it has one.
+    pub(super) fn open(opening: &Opening, extended: bool, epoch: u64, front: &HttpFront, io: &mut Io<'_>) -> Self {
+        let member = opening.group.clone().map(|group| Box::new(Member { group, held: BTreeMap::new(), epoch }));
         // A subscriber may be as slow as it likes: it holds a cursor and not a queue.
         io.limit_write_stall(false);
         let topic = opening.topic.clone();
         let purpose = Purpose::Subscriber { topic, member };
         // The largest that a client may have to say is a publish: base64 takes a third more, names and keys a little.
         let message_bytes_max = front.settings.message_bytes_max / 3 * 4 + (64 << 10);
-        Self::new(purpose, opening.format, extended, message_bytes_max, io)
+        Self::new(purpose, opening.format, extended, message_bytes_max.min(front.settings.body_bytes_max), io)
     }
 
     /// A connection that sends back what comes.
@@ -231,6 +231,12 @@ impl Socket {
             return self.complain(&Problem::parameter("a frame is a JSON object, like {\"ack\":7}"), Value::Null, io);
         };
         let reference = frame.remove("ref").unwrap_or_default();
+        let words = ["ack", "nack", "publish", "credit", "ping"];
+        if words.iter().filter(|word| frame.contains_key(**word)).count() > 1 {
+            let problem =
+                Problem::parameter("a frame says one thing: send ack, nack, publish, credit and ping each in its own");
+            return self.complain(&problem, reference, io);
+        }
         let outcome = if let Some(word) = frame.remove("ack") {
             self.on_ack(word, &reference, io)
         } else if let Some(offset) = frame.remove("nack") {
@@ -283,8 +289,9 @@ impl Socket {
         let epoch = member.epoch;
         let mut current = Vec::new();
         for offset in offsets {
-            // What the member never got, or has acknowledged, is nothing to tell the owner.
-            let Some(got_in) = member.held.remove(&offset) else { continue };
+            // What it got over an earlier connection counts as well: a late word of a former holder. What it got before a seek
+            // does not, and the owner says so.
+            let got_in = member.held.remove(&offset).unwrap_or(epoch);
             if asked && got_in == epoch {
                 current.push(offset);
             } else {
@@ -427,7 +434,6 @@ impl Socket {
     pub(super) fn move_to(&mut self, epoch: u64, next: Offset, io: &mut Io<'_>) {
         if let Ok(member) = self.member() {
             member.epoch = epoch;
-            member.held.retain(|_, got_in| *got_in == epoch);
         }
         self.tell("moved", &format!(r#"{{"next":{next}}}"#), io);
     }

@@ -71,6 +71,32 @@ fn case_a_stale_bytes_of_a_recycled_segment_end_the_log() {
 }
 
 #[test]
+fn a_whole_batch_counts_only_where_it_chains() {
+    // The last batch, whole, with one number changed: sequence, epoch, segment, block.
+    for (field, findings) in
+        [(16, vec![]), (24, vec![cut(3, 1, 3)]), (32, vec![cut(3, 1, 3)]), (40, vec![cut(3, 1, 3)])]
+    {
+        let (mut disk, entries) = written(2);
+        disk.damage(segment(1), |content| {
+            content[3 * BLOCK + field] ^= 1;
+            let end = batch_end(content, 3 * BLOCK);
+            reseal(content, 3 * BLOCK, end);
+        });
+        let opening = open(&mut disk, None);
+        assert_eq!((&opening.entries[..], opening.findings), (&entries[..2], findings), "field at {field}");
+    }
+    // Another previous checksum: it is of this log, and what it followed is not what stands before it.
+    let (mut disk, entries) = written(2);
+    disk.damage(segment(1), |content| {
+        content[3 * BLOCK + 44] ^= 1;
+        let end = batch_end(content, 3 * BLOCK);
+        reseal(content, 3 * BLOCK, end);
+    });
+    let opening = open(&mut disk, None);
+    assert_eq!((opening.entries, opening.findings), (entries, vec![hole(3, 3, 1, 3)]));
+}
+
+#[test]
 fn case_b_a_torn_tail_is_cut() {
     let (mut disk, mut entries) = written(2);
     flip(&mut disk, segment(1), 3 * BLOCK + 100, 1);
