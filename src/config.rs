@@ -236,7 +236,7 @@ impl Sources<'_> {
             (processors as u64).min(cores_max),
         )?;
         let shards = self.number(flags.shards.as_ref(), key("shards", "RINGMAIN_SHARDS"), 1..=cores_max, cores)?;
-        let connections_max = CONNECTIONS_PER_CORE_MAX as u64;
+        let connections_max = CONNECTIONS_PER_CORE_MAX as u64 * cores;
         let connections = self.number(
             flags.max_connections.as_ref(),
             key("max-connections", "RINGMAIN_MAX_CONNECTIONS"),

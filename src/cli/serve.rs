@@ -14,7 +14,8 @@ use crate::front::is_local_only;
 
 pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     read_dotenv()?;
-    let environment = |name: &str| std::env::var(name).ok();
+    // What is no UTF-8 is told as a value that cannot be used, with its name.
+    let environment = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
     let settings = Sources { environment: &environment }
         .resolve(flags)
         .map_err(|error| Failure::Usage(format!("cannot start: {error}")))?;

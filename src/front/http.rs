@@ -1,4 +1,4 @@
-//! HTTP/1.1 and SSE on one core: what the core's connections share, and the entrance to their sessions.
+//! HTTP/1.1, SSE and WebSocket on one core: what the core's connections share, and the entrance to their sessions.
 
 mod dispatch;
 mod exchange;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use ringmain_model::limit::{LINGER_BYTES_MAX, LINGER_MS_MAX, OUTPUT_BYTES_MAX, SEND_BYTES_MAX};
+use ringmain_model::limit::{DRAIN_STALL_MS_MAX, LINGER_BYTES_MAX, LINGER_MS_MAX, OUTPUT_BYTES_MAX, SEND_BYTES_MAX};
 use ringmain_uring::{Event, Ring, SocketId};
 
 use crate::connection::ConnectionKey;
@@ -208,7 +208,12 @@ impl<F: Front> State<F> {
     /// Starts a send if there is something to send, and watches its progress; `true` when the peer has stalled.
     fn flush_output(&mut self, key: ConnectionKey, ring: &mut Ring) -> bool {
         let now_ms = self.now.monotonic_ms;
-        let next_look = now_ms + self.settings.write_timeout_ms;
+        // Going down waits for no peer that takes nothing.
+        let patience_ms = match self.accepting {
+            Accepting::Over => self.settings.write_timeout_ms.min(DRAIN_STALL_MS_MAX),
+            _ => self.settings.write_timeout_ms,
+        };
+        let next_look = now_ms + patience_ms;
         let Some(connection) = self.connections.get_mut(key) else { return false };
         let link = &mut connection.link;
         if link.output.waits() && !ring.sending(key.0) {

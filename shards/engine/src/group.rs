@@ -15,6 +15,9 @@ use crate::acked::Acked;
 use crate::command::{Assigned, Assignment, GroupStats, Origin};
 use crate::log::PartitionLog;
 
+/// Former holders of one message that are remembered.
+const FORMER_MAX: usize = 16;
+
 /// Who has a pending message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Holder {
@@ -28,14 +31,14 @@ enum Holder {
 }
 
 /// A message that was given out and is not acknowledged.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 struct Pending {
     holder: Holder,
     attempts: u32,
     /// When it is freed, monotonic milliseconds; `u64::MAX` for never.
     due_ms: u64,
-    /// The member that had it last: others come first.
-    last: Option<Origin>,
+    /// Members that had it, the last one last: others come first, and a late word of theirs still counts.
+    former: Vec<Origin>,
 }
 
 /// A live receiver of the group.
@@ -235,15 +238,23 @@ impl Group {
             let Some((epoch, offset, bytes)) = member.unsent.pop_front() else { break };
             member.unsent_bytes -= bytes;
             if member.acks_by_sending {
-                self.ack(epoch, offset);
+                self.ack(epoch, offset, Some(origin));
             }
         }
         self.weigh(origin);
     }
 
-    /// An acknowledgement, by whoever holds or held the message in this epoch. Says whether it was new.
-    pub(crate) fn ack(&mut self, epoch: u64, offset: Offset) -> bool {
-        if epoch != self.epoch || !self.pending.contains_key(&offset) {
+    /// An acknowledgement of a message that was got in this epoch: by a member that holds or held it, by a member while nobody
+    /// else holds it (it may have got it over an earlier connection), or by a worker without a stream (`None`). Says whether
+    /// it was new.
+    pub(crate) fn ack(&mut self, epoch: u64, offset: Offset, by: Option<Origin>) -> bool {
+        let Some(pending) = self.pending.get(&offset).filter(|_| epoch == self.epoch) else { return false };
+        let counts = match (by, pending.holder) {
+            (None, _) | (_, Holder::Nobody | Holder::Delayed) => true,
+            (Some(by), Holder::Member(holder)) => by == holder || pending.former.contains(&by),
+            (Some(by), Holder::Fetch) => pending.former.contains(&by),
+        };
+        if !counts {
             return false;
         }
         self.let_go(offset);
@@ -288,6 +299,12 @@ impl Group {
         self.timed.remove(&(pending.due_ms, offset));
         pending.due_ms = u64::MAX;
         self.ready.remove(&offset);
+        if let Holder::Member(origin) = holder {
+            if pending.former.len() >= FORMER_MAX {
+                pending.former.remove(0);
+            }
+            pending.former.push(origin);
+        }
         if let Holder::Member(origin) = holder
             && let Some(member) = self.members.get_mut(&origin)
         {
@@ -315,7 +332,7 @@ impl Group {
         if start <= self.committed() {
             return 0;
         }
-        while let Some((offset, _)) = self.pending.first_key_value().map(|(offset, held)| (*offset, *held)) {
+        while let Some(offset) = self.pending.first_key_value().map(|(offset, _)| *offset) {
             if offset >= start {
                 break;
             }
@@ -443,7 +460,7 @@ impl Group {
         filled: &mut BTreeSet<Origin>,
         given: &mut Vec<Given>,
     ) -> bool {
-        let last = self.pending.get(&offset).and_then(|pending| pending.last);
+        let last = self.pending.get(&offset).and_then(|pending| pending.former.last().copied());
         let Some(origin) = self.next_willing(last) else { return false };
         self.turn = Some(origin);
         let acks_by_sending = self.members.get(&origin).is_some_and(|member| member.acks_by_sending);
@@ -470,12 +487,15 @@ impl Group {
     /// Notes who holds an offset from now on; says which attempt it is.
     fn hold(&mut self, offset: Offset, holder: Holder, due_ms: u64) -> u32 {
         self.ready.remove(&offset);
-        let last = match holder {
-            Holder::Member(origin) => Some(origin),
-            _ => None,
-        };
-        let attempts = self.pending.get(&offset).map_or(0, |pending| pending.attempts).saturating_add(1);
-        self.pending.insert(offset, Pending { holder, attempts, due_ms, last });
+        let pending = self.pending.entry(offset).or_insert_with(|| Pending {
+            holder: Holder::Nobody,
+            attempts: 0,
+            due_ms: u64::MAX,
+            former: Vec::new(),
+        });
+        pending.attempts = pending.attempts.saturating_add(1);
+        (pending.holder, pending.due_ms) = (holder, due_ms);
+        let attempts = pending.attempts;
         if due_ms != u64::MAX {
             self.timed.insert((due_ms, offset));
         }

@@ -103,7 +103,7 @@ impl Shard {
         };
         group.sent(origin, progress.sent);
         for (epoch, offset) in progress.acks {
-            group.ack(epoch, offset);
+            group.ack(epoch, offset, Some(origin));
         }
         for nack in progress.nacks {
             group.nack(nack.epoch, nack.offset, Some(origin), now.monotonic_ms, nack.delay_ms);
@@ -155,7 +155,7 @@ impl Shard {
             }),
             GroupAction::Ack { epoch, offsets } => self.group_mut(partition, &name).map(|group| {
                 let epoch = epoch.unwrap_or(group.epoch());
-                let new = offsets.into_iter().filter(|offset| group.ack(epoch, *offset)).count();
+                let new = offsets.into_iter().filter(|offset| group.ack(epoch, *offset, None)).count();
                 Reply::Acknowledged(new as u64)
             }),
             GroupAction::Nack { epoch, offsets, delay_ms } => self.group_mut(partition, &name).map(|group| {

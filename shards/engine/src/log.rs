@@ -211,7 +211,9 @@ impl PartitionLog {
     /// The first kept offset of a record taken at `time_us` or later; the high-water mark when there is none.
     pub(crate) fn offset_at_time(&self, time_us: i64) -> Offset {
         let start = self.log_start.offset();
-        let records = self.batches.iter().flat_map(|batch| batch.records_from(start));
+        // Batches come in the order of their times, unless a clock went back; the one before may reach into that time.
+        let after = self.batches.partition_point(|batch| batch.base_time_us() < time_us);
+        let records = self.batches.range(after.saturating_sub(1)..).flat_map(|batch| batch.records_from(start));
         records
             .filter(|record| record.time_us >= time_us)
             .map(|record| record.offset)

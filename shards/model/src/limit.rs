@@ -174,6 +174,9 @@ pub const NACK_DELAY_MS_MAX: u64 = 86_400_000;
 /// Offsets in one acknowledgement. Answer: 400.
 pub const ACK_OFFSETS_MAX: usize = 65_536;
 
+/// How long a broker that goes down waits for a peer that takes no output, in milliseconds.
+pub const DRAIN_STALL_MS_MAX: u64 = 1_000;
+
 /// Events that one turn takes from the kernel before it goes on to the lanes.
 pub const TURN_EVENTS_MAX: usize = 4096;
 

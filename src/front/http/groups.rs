@@ -12,6 +12,7 @@ use super::fetch::encode_record;
 use super::problem::Problem;
 use super::respond::{Context, write_success};
 use super::sse::assigned_records;
+use super::topics::object_from_slice;
 use super::ws::offsets;
 
 /// What a request wants of a group.
@@ -60,7 +61,7 @@ struct AckBody {
 
 fn read<'b, T: Deserialize<'b>>(body: &'b [u8], example: &str) -> Result<T, Problem> {
     let body = if body.is_empty() { b"{}" } else { body };
-    serde_json::from_slice(body).map_err(|error| {
+    object_from_slice(body).map_err(|error| {
         let why: String = error.to_string().chars().take(160).collect();
         Problem::new(400, "invalid_body", format!("the body cannot be used ({why}): send {example}"))
     })

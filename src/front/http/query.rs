@@ -30,7 +30,7 @@ pub(super) fn number_within(
     Err(Problem::parameter(format!("{name}={number} is out of range: choose {} to {}", range.start(), range.end())))
 }
 
-/// One of several words behind `name`, or the first of them.
+/// The meaning of the word behind `name`; `None` when the query has no such name.
 pub(super) fn word<T: Copy>(target: &Target<'_>, name: &str, words: &[(&str, T)]) -> Result<Option<T>, Problem> {
     let Some(text) = target.query_value(name) else { return Ok(None) };
     match words.iter().find(|(word, _)| *word == text) {

@@ -12,14 +12,14 @@ use ringmain_wire::http::{
 };
 
 use super::HttpFront;
-use super::exchange::{Exchanges, Task};
+use super::exchange::{Exchanges, Task, Waiting};
 use super::problem::Problem;
 use super::respond::Context;
 use super::sse::Stream;
 use super::ws::Socket;
 
 const HEAD_LIMITS: HeadLimits = HeadLimits { head_bytes_max: HEAD_BYTES_MAX, headers_max: HEAD_LINES_MAX };
-/// Bytes of a body that nobody wants, read and thrown away so that the connection can go on.
+/// Bytes of a body that holds no message, or that nobody wants and that is thrown away so that the connection can go on.
 const UNWANTED_BYTES_MAX: usize = 64 << 10;
 /// Bytes of a body that acknowledges: as many offsets as one may name.
 const GROUP_BODY_BYTES_MAX: usize = 24 * ACK_OFFSETS_MAX;
@@ -371,6 +371,9 @@ impl Session {
         self.input_ended = true;
         if matches!(self.phase, Phase::Stream(_) | Phase::Socket(_)) {
             // A reader that has shut its side down has gone: browsers and clients do not read half-closed streams.
+            io.close(Close::Flush);
+        } else if self.exchanges.oldest().is_some_and(|(_, oldest)| matches!(oldest.waiting, Waiting::Group(_))) {
+            // A worker that was killed looks like this, and what it were given now would be held for nothing.
             io.close(Close::Flush);
         } else if self.exchanges.is_empty() && self.held.is_none() {
             // What is incomplete will never be complete.

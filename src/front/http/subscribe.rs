@@ -64,12 +64,16 @@ impl Opening {
             (None, Some(text)) => start_of(&text)?,
             (None, None) => from_offset.map_or(StartAt::Tail, StartAt::Offset),
         };
+        let format = word(target, "format", &formats)?.unwrap_or(Format::Json);
+        if format == Format::Raw && group.is_some() && matches!(face, Face::WebSocket { .. }) {
+            return Err(Problem::parameter("a member of a group needs offsets to acknowledge: leave format=raw out"));
+        }
         let in_flight = 1..=u64::from(MEMBER_IN_FLIGHT_MAX);
         let in_flight_max = number_within(target, "max_in_flight", in_flight, u64::from(MEMBER_IN_FLIGHT_DEFAULT))?;
         Ok(Self {
             topic,
             group,
-            format: word(target, "format", &formats)?.unwrap_or(Format::Json),
+            format,
             face,
             start,
             group_start: from_offset,

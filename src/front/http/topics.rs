@@ -33,7 +33,7 @@ struct RetentionBody {
 
 /// Reads the body of `POST /topics`.
 pub(super) fn read_create(body: &[u8], front: &HttpFront) -> Result<Request, Problem> {
-    let body: CreateBody = serde_json::from_slice(body).map_err(|error| {
+    let body: CreateBody = object_from_slice(body).map_err(|error| {
         let code = if error.is_data() { "invalid_config" } else { "invalid_json" };
         let why: String = error.to_string().chars().take(160).collect();
         Problem::new(400, code, format!(r#"the body does not describe a topic ({why}): send {{"name":"…"}}"#))
@@ -63,6 +63,14 @@ pub(super) fn read_create(body: &[u8], front: &HttpFront) -> Result<Request, Pro
     let config = TopicConfig { storage: Storage::Memory, retention, ack_wait_ms };
     config.check().map_err(|message| invalid(&message))?;
     Ok(Request::Create { name, config })
+}
+
+/// Reads an object; serde would take an array for one, member by member.
+pub(super) fn object_from_slice<'b, T: Deserialize<'b>>(body: &'b [u8]) -> serde_json::Result<T> {
+    match body.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        Some(b'[') => Err(serde::de::Error::custom("an array where an object is wanted")),
+        _ => serde_json::from_slice(body),
+    }
 }
 
 /// How a topic stands, as clients see it.

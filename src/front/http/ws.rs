@@ -119,9 +119,7 @@ impl Socket {
         io.limit_write_stall(false);
         let topic = opening.topic.clone();
         let purpose = Purpose::Subscriber { topic, member };
-        // The largest that a client may have to say is a publish: base64 takes a third more, names and keys a little.
-        let message_bytes_max = front.settings.message_bytes_max / 3 * 4 + (64 << 10);
-        Self::new(purpose, opening.format, extended, message_bytes_max.min(front.settings.body_bytes_max), io)
+        Self::new(purpose, opening.format, extended, front.settings.body_bytes_max, io)
     }
 
     /// A connection that sends back what comes.
@@ -218,12 +216,11 @@ impl Socket {
     /// The broker goes down. Only clients of ours are told by a close frame: others would take it for the end of the topic, and
     /// come back only to a connection that was cut.
     pub(super) fn on_shutdown(&mut self, io: &mut Io<'_>) {
-        if self.extended {
-            self.close(1001, "the broker is going down: come back in a moment", io);
-        } else {
-            self.closed = true;
-            io.close(Close::Flush);
+        if self.extended && !self.closed {
+            close_frame(io.output(), 1001, "the broker is going down: come back in a moment");
         }
+        self.closed = true;
+        io.close(Close::Flush);
     }
 
     fn on_text(&mut self, front: &HttpFront, text: &str, io: &mut Io<'_>) {
@@ -289,13 +286,10 @@ impl Socket {
         let epoch = member.epoch;
         let mut current = Vec::new();
         for offset in offsets {
-            // What it got over an earlier connection counts as well: a late word of a former holder. What it got before a seek
-            // does not, and the owner says so.
-            let got_in = member.held.remove(&offset).unwrap_or(epoch);
-            if asked && got_in == epoch {
-                current.push(offset);
-            } else {
-                io.ack(got_in, offset);
+            // What it got over an earlier connection may count as well, what it got before a seek does not: the owner knows.
+            match member.held.remove(&offset) {
+                Some(got_in) if asked && got_in == epoch => current.push(offset),
+                got_in => io.ack(got_in.unwrap_or(epoch), offset),
             }
         }
         if asked {

@@ -21,6 +21,8 @@ enum Step {
     Leave(u64),
     /// Acknowledge the n-th of all messages that the member ever got, in the epoch in which it got it.
     Ack(u64, usize),
+    /// Acknowledge an offset that the member may never have got.
+    AckAny(u64, u64),
     Nack(u64, usize, u64),
     Sent(u64, u32),
     Pull(u32, u64),
@@ -36,6 +38,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (member(), 1_u32..5).prop_map(|(member, credit)| Step::Join(member, credit)),
         1 => member().prop_map(Step::Leave),
         8 => (member(), 0_usize..12).prop_map(|(member, nth)| Step::Ack(member, nth)),
+        2 => (member(), 0_u64..20).prop_map(|(member, offset)| Step::AckAny(member, offset)),
         2 => (member(), 0_usize..12, prop_oneof![Just(0), Just(300_u64)]).prop_map(|(a, b, c)| Step::Nack(a, b, c)),
         2 => (member(), 1_u32..4).prop_map(|(member, count)| Step::Sent(member, count)),
         2 => (1_u32..4, prop_oneof![Just(0), Just(500_u64)]).prop_map(|(count, wait_ms)| Step::Pull(count, wait_ms)),
@@ -186,6 +189,15 @@ impl Model {
                 let Some((epoch, offset)) = last else { return };
                 self.progress(member, Progress { acks: vec![(epoch, Offset(offset))], ..Progress::default() });
                 self.model_ack(epoch, offset);
+            }
+            Step::AckAny(member, offset) => {
+                let epoch = self.epoch;
+                self.progress(member, Progress { acks: vec![(epoch, Offset(offset))], ..Progress::default() });
+                let got = self.got.get(&member).is_some_and(|got| got.contains(&(epoch, offset)));
+                let free = |given: &Given| matches!(given.holder, Holder::Nobody | Holder::Delayed);
+                if got || self.given.get(&offset).is_some_and(free) {
+                    self.model_ack(epoch, offset);
+                }
             }
             Step::Nack(member, nth, delay_ms) => self.nack(member, nth, delay_ms),
             Step::Sent(member, count) => {
@@ -349,7 +361,9 @@ impl Model {
             let mut effects = Vec::new();
             self.shard.handle(self.now, Event::TimePassed, &mut effects);
             self.end_turn();
-            let held: Vec<_> = self.given.keys().map(|offset| (self.epoch, Offset(*offset))).collect();
+            // What others hold comes when their time is over.
+            let mine = self.given.iter().filter(|(_, given)| given.holder == Holder::Member(0));
+            let held: Vec<_> = mine.map(|(offset, _)| (self.epoch, Offset(*offset))).collect();
             for (epoch, offset) in &held {
                 self.model_ack(*epoch, offset.0);
             }
