@@ -62,7 +62,10 @@ for round in $(seq "$ROUNDS"); do
   with broker publish-pipelined-broker "${publish[@]}" --in-flight 16
   with broker fanout-outstanding-1 "${fanout[@]}" --outstanding 1
   with broker fanout-outstanding-8 "${fanout[@]}" --outstanding 8
+  with broker fanout-ws-outstanding-1 "${fanout[@]}" --protocol ws --outstanding 1
+  with broker fanout-ws-outstanding-8 "${fanout[@]}" --protocol ws --outstanding 8
   with broker idle-sse idle --connections "$IDLE"
+  with broker idle-ws idle --connections "$IDLE" --kind ws
   with broker idle-keep-alive idle --connections "$IDLE" --kind keep-alive
 done
 

@@ -135,6 +135,9 @@ pub(crate) struct FanoutOptions {
     /// Subscribers by Server-Sent Events
     #[arg(long, value_name = "COUNT", default_value = "500", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) subscribers: u32,
+    /// How they read
+    #[arg(long, value_enum, value_name = "PROTOCOL", default_value = "sse")]
+    pub(crate) protocol: Protocol,
     /// Bytes of each body; the first 18 are the number and the send time
     #[arg(long, value_name = "BYTES", default_value = "256", value_parser = clap::value_parser!(u32).range(18..=16_777_216))]
     pub(crate) payload_bytes: u32,
@@ -149,11 +152,22 @@ pub(crate) struct FanoutOptions {
     pub(crate) rate: Option<u64>,
 }
 
+/// How a subscriber reads.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum Protocol {
+    /// By Server-Sent Events
+    Sse,
+    /// By WebSocket
+    Ws,
+}
+
 /// What an idle connection is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(crate) enum Kind {
     /// A subscriber by Server-Sent Events
     Sse,
+    /// A subscriber by WebSocket
+    Ws,
     /// An HTTP connection that has had one answer
     KeepAlive,
 }

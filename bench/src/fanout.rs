@@ -14,7 +14,7 @@ use bytes::Bytes;
 use ringmain_uring::{Event, Ring, SocketId};
 
 use crate::clock::{Clock, nanoseconds};
-use crate::command_line::{FanoutOptions, Until};
+use crate::command_line::{FanoutOptions, Protocol, Until};
 use crate::connect::connect;
 use crate::failure::Failure;
 use crate::fanout::ledger::Ledger;
@@ -25,7 +25,7 @@ use crate::publish::{ring_for, sleep};
 use crate::report::Report;
 use crate::scan::{EventScanner, ResponseScanner};
 use crate::schedule::Pace;
-use crate::setup::{create_topics, publish_head, subscribe_request};
+use crate::setup::{create_topics, publish_head, socket_request, subscribe_request};
 
 /// Subscriptions that are asked for before their answers are waited for: fewer than a listener's backlog.
 const TOGETHER: usize = 128;
@@ -132,7 +132,10 @@ impl<'a> Run<'a> {
     /// Opens all subscriptions and waits until the server has accepted each.
     fn subscribe_all(&mut self, clock: &Clock) -> Result<(), Failure> {
         let server = self.options.place.server;
-        let request = Bytes::from(subscribe_request(server, &self.options.topic));
+        let request = Bytes::from(match self.options.protocol {
+            Protocol::Sse => subscribe_request(server, &self.options.topic),
+            Protocol::Ws => socket_request(server, &self.options.topic),
+        });
         let count = self.options.subscribers as usize;
         for number in 0..count {
             let socket = self.ring.adopt(connect(server, number + 1)?)?;
@@ -253,6 +256,7 @@ impl<'a> Run<'a> {
         let options = self.options;
         let mut report = Report::new("fanout");
         report.count("subscribers", options.subscribers.into());
+        report.word("protocol", if options.protocol == Protocol::Sse { "sse" } else { "ws" });
         report.count("payload_bytes", options.payload_bytes.into());
         if options.rate.is_none() {
             report.count("outstanding", options.outstanding.into());

@@ -13,7 +13,7 @@ use crate::process::Process;
 use crate::publish::ring_for;
 use crate::report::{Report, ratio};
 use crate::scan::{EventScanner, ResponseScanner};
-use crate::setup::{create_topics, get_request, subscribe_request};
+use crate::setup::{create_topics, get_request, socket_request, subscribe_request};
 
 /// Connections that are opened before their answers are waited for: fewer than a listener's backlog.
 const TOGETHER: usize = 128;
@@ -45,6 +45,7 @@ pub(crate) fn run(options: &IdleOptions) -> Result<Report, Failure> {
     create_topics(options.place.server, std::slice::from_ref(&options.topic))?;
     let request = Bytes::from(match options.kind {
         Kind::Sse => subscribe_request(options.place.server, &options.topic),
+        Kind::Ws => socket_request(options.place.server, &options.topic),
         Kind::KeepAlive => get_request(options.place.server, "/health", &[]),
     });
     let count = options.connections as usize;
@@ -74,7 +75,12 @@ pub(crate) fn run(options: &IdleOptions) -> Result<Report, Failure> {
     let after = process.resident_bytes()?;
     let mut report = Report::new("idle");
     report.count("connections", opened as u64);
-    report.word("kind", if options.kind == Kind::Sse { "sse" } else { "keep-alive" });
+    let kind = match options.kind {
+        Kind::Sse => "sse",
+        Kind::Ws => "ws",
+        Kind::KeepAlive => "keep-alive",
+    };
+    report.word("kind", kind);
     report.count("server_resident_bytes_before", before);
     report.count("server_resident_bytes_after", after);
     report.decimal("server_bytes_per_connection", ratio(after.saturating_sub(before), opened as u64));
@@ -85,7 +91,7 @@ pub(crate) fn run(options: &IdleOptions) -> Result<Report, Failure> {
 impl Connection {
     fn new(kind: Kind) -> Connection {
         let reader = match kind {
-            Kind::Sse => Reader::Subscription(EventScanner::new()),
+            Kind::Sse | Kind::Ws => Reader::Subscription(EventScanner::new()),
             Kind::KeepAlive => Reader::Answer(ResponseScanner::default()),
         };
         Connection { reader, ready: false }

@@ -82,6 +82,18 @@ pub(crate) fn subscribe_request(server: SocketAddr, topic: &str) -> Vec<u8> {
     get_request(server, &target, &[("Accept", "text/event-stream")])
 }
 
+/// A request that follows a topic from its end over WebSocket. The key is fixed: it proves nothing that is measured here.
+pub(crate) fn socket_request(server: SocketAddr, topic: &str) -> Vec<u8> {
+    let target = format!("/topics/{}/subscribe/ws", percent_encode_segment(topic));
+    let headers = [
+        ("Upgrade", "websocket"),
+        ("Connection", "Upgrade"),
+        ("Sec-WebSocket-Version", "13"),
+        ("Sec-WebSocket-Key", "cmluZ21haW4gYmVuY2ggMQ=="),
+    ];
+    get_request(server, &target, &headers)
+}
+
 /// A request without a body.
 pub(crate) fn get_request(server: SocketAddr, target: &str, headers: &[(&str, &str)]) -> Vec<u8> {
     let mut request = Vec::new();

@@ -1,12 +1,13 @@
-//! Finds the messages in a subscription's answer without building events; pure.
+//! Finds the messages in a subscription's answer, over SSE or WebSocket; pure.
 //!
 //! It reads what a broker of this wire writes and nothing wider: lines end with LF, and each message is one line of
-//! JSON. Whatever else comes is an error and not a guess, so that a count is exact.
+//! JSON, or one text frame of it. Whatever else comes is an error and not a guess, so that a count is exact.
 
 use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 use ringmain_wire::http::{BodyDecoder, Framing, HeadLimits, Method, decode_response_head};
+use ringmain_wire::ws::{Decoder, Event, Role};
 
 use crate::failure::Failure;
 
@@ -43,6 +44,7 @@ pub(crate) struct MessageSeen<'b> {
 enum State {
     Head,
     Body(BodyDecoder),
+    Frames(Box<Decoder>),
 }
 
 /// Takes a subscription's answer out of its framing and finds its messages.
@@ -61,7 +63,7 @@ impl EventScanner {
 
     /// Whether the server has accepted the subscription.
     pub(crate) fn is_subscribed(&self) -> bool {
-        matches!(self.state, State::Body(_))
+        matches!(self.state, State::Body(_) | State::Frames(_))
     }
 
     /// Named events so far, such as gaps: a run without faults has none.
@@ -81,8 +83,14 @@ impl EventScanner {
                 self.read_head()?;
             }
             State::Body(decoder) => take_content(decoder, bytes, &mut self.partial)?,
+            State::Frames(decoder) => return take_frames(decoder, bytes, &mut seen),
         }
-        if self.is_subscribed() { self.scan(&mut seen) } else { Ok(()) }
+        match &mut self.state {
+            State::Head => Ok(()),
+            State::Body(_) => self.scan(&mut seen),
+            // The first frames may have come together with the head.
+            State::Frames(decoder) => take_frames(decoder, &std::mem::take(&mut self.partial), &mut seen),
+        }
     }
 
     /// Goes on to the body once the head has come wholly.
@@ -90,6 +98,12 @@ impl EventScanner {
         let Some((head, used)) = decode_response_head(&self.partial, &HeadLimits::default(), Method::Get)? else {
             return Ok(());
         };
+        if head.status == 101 {
+            drop(head);
+            self.partial.drain(..used);
+            self.state = State::Frames(Box::new(Decoder::new(Role::Client, EVENT_BYTES_MAX)));
+            return Ok(());
+        }
         if head.status != 200 {
             return Err(Failure::said(format!("the server answers {} to a subscription", head.status)));
         }
@@ -125,6 +139,26 @@ impl EventScanner {
         }
         Ok(())
     }
+}
+
+/// Takes messages out of frames; pings are signs of life that need no answer here.
+fn take_frames(decoder: &mut Decoder, bytes: &[u8], seen: &mut impl FnMut(MessageSeen<'_>)) -> Result<(), Failure> {
+    let mut events = Vec::new();
+    decoder.feed(bytes, &mut events).map_err(|fault| Failure::said(fault.message))?;
+    for event in events {
+        match event {
+            Event::Text(json) => {
+                seen(read_message(json.as_bytes()).ok_or_else(|| {
+                    Failure::said(format!("unexpected data in a subscription: {}", json.escape_debug()))
+                })?)
+            }
+            Event::Close { code, reason } => {
+                return Err(Failure::said(format!("the server ended a subscription: {code:?} {reason}")));
+            }
+            Event::Ping(_) | Event::Pong(_) | Event::Binary(_) => {}
+        }
+    }
+    Ok(())
 }
 
 /// Takes content out of its framing.

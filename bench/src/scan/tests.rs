@@ -144,3 +144,22 @@ fn data_that_is_no_message_is_an_error_and_not_a_guess() {
     assert!(events(&[&chunked(b"data: {\"offset\":7}\n\n", 100)]).is_err());
     assert!(events(&[&chunked(b"data: x\n\n", 100)]).is_err());
 }
+
+#[test]
+fn messages_in_frames_are_found_however_they_are_cut() {
+    let json = r#"{"id":"x-0-7","offset":7,"topic":"t","payload":"QUFBQUFBQUFBQUFBQUFBQUFBQUFB","timestamp":"…"}"#;
+    let mut bytes = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n".to_vec();
+    for _ in 0..2 {
+        ringmain_wire::ws::frame(&mut bytes, ringmain_wire::ws::Opcode::Ping, b"", None);
+        ringmain_wire::ws::text_frame(&mut bytes, json.as_bytes());
+    }
+    for cut in 0..bytes.len() {
+        let mut scanner = EventScanner::new();
+        let mut offsets = Vec::new();
+        for part in [&bytes[..cut], &bytes[cut..]] {
+            scanner.feed(part, |message| offsets.push(message.offset)).unwrap();
+        }
+        assert!(scanner.is_subscribed());
+        assert_eq!(offsets, [7, 7], "cut at {cut}");
+    }
+}
