@@ -150,7 +150,7 @@ fn take_frames(decoder: &mut Decoder, bytes: &[u8], seen: &mut impl FnMut(Messag
             Event::Text(json) => {
                 seen(read_message(json.as_bytes()).ok_or_else(|| {
                     Failure::said(format!("unexpected data in a subscription: {}", json.escape_debug()))
-                })?)
+                })?);
             }
             Event::Close { code, reason } => {
                 return Err(Failure::said(format!("the server ended a subscription: {code:?} {reason}")));
