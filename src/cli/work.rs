@@ -41,8 +41,9 @@ fn work(flags: &SubscribeFlags, group: &str, left: &mut u64, has_worked: &mut bo
         if let Some(from) = flags.from {
             wish["from_offset"] = json!(from);
         }
-        let answer = client.ask("POST", &format!("{path}/fetch"), &headers, wish.to_string().as_bytes())?;
+        // The broker was there: from here on a lost connection is made again.
         *has_worked = true;
+        let answer = client.ask("POST", &format!("{path}/fetch"), &headers, wish.to_string().as_bytes())?;
         let data = answer.data()?;
         let messages = data.get("messages").and_then(Value::as_array).cloned().unwrap_or_default();
         let mut offsets = Vec::new();

@@ -278,6 +278,7 @@ impl Session {
             }
             _ => {}
         }
+        self.rest();
     }
 
     fn on_page(

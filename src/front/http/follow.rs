@@ -117,6 +117,10 @@ impl Session {
                 self.become_socket(front, socket, io);
             }
         }
+        if self.has_input_ended() {
+            // Its client had gone before the head was there.
+            io.close(Close::Flush);
+        }
         self.resume(front, io);
     }
 }

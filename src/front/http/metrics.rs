@@ -11,6 +11,9 @@ use super::HttpFront;
 use super::problem::Problem;
 use super::respond::{Context, Response};
 
+/// The text format, which every scraper takes.
+pub(super) const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
 impl HttpFront {
     /// Writes all metrics in the text format, which every scraper takes.
     pub(super) fn write_metrics(&mut self, context: &Context, out: &mut Vec<u8>, reports: &[CoreReport]) {
@@ -22,8 +25,7 @@ impl HttpFront {
             context.write_problem(out, &self.date, &problem);
             return;
         }
-        let content_type = "text/plain; version=0.0.4; charset=utf-8";
-        let response = Response { status: 200, content_type: Some(content_type), headers: &[], body: &self.body };
+        let response = Response { status: 200, content_type: Some(METRICS_TYPE), headers: &[], body: &self.body };
         context.write(out, &self.date, &response);
         self.body.shrink_to(super::topics::CREATE_BYTES_MAX);
     }

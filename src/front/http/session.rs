@@ -76,6 +76,8 @@ pub(crate) struct Session {
     /// Since when the connection has been idle, or the head at hand incomplete.
     since_ms: u64,
     input_ended: bool,
+    /// An answer that cost much was given in this turn: the next request waits for the next one, so that others get theirs.
+    rests: bool,
     pub(super) draining: bool,
 }
 
@@ -88,6 +90,7 @@ impl Session {
             held: None,
             since_ms: io.now().monotonic_ms,
             input_ended: false,
+            rests: false,
             draining: false,
         };
         io.set_deadline(Some(session.since_ms + front.settings.idle_timeout_ms));
@@ -135,6 +138,9 @@ impl Session {
 
     /// Whether the next request must wait for answers.
     fn is_blocked(&self, io: &mut Io<'_>) -> bool {
+        if self.rests {
+            return true;
+        }
         if io.output_bytes() >= OUTPUT_BYTES_MAX {
             // Answers that nobody takes are not added to.
             io.wake_when_drained();
@@ -397,6 +403,15 @@ impl Session {
         self.close_if_drained(io);
     }
 
+    /// Lets the rest of the core have its turn before the next request.
+    pub(super) fn rest(&mut self) {
+        self.rests = !self.input.is_empty();
+    }
+
+    pub(super) fn has_input_ended(&self) -> bool {
+        self.input_ended
+    }
+
     /// Whether no request is half received or waits for others.
     pub(super) fn has_nothing_in_hand(&self) -> bool {
         self.held.is_none() && !matches!(self.phase, Phase::Body(_))
@@ -419,6 +434,10 @@ impl Session {
             let blocked = self.is_blocked(io);
             io.want_input(!blocked || self.input.len() < PIPELINE_BYTES_MAX);
         }
+        if self.rests {
+            io.set_deadline(Some(io.now().monotonic_ms));
+            return;
+        }
         let settings = &front.settings;
         let waiting = self.exchanges.wait_until_ms();
         let deadline = match &self.phase {
@@ -438,6 +457,9 @@ impl Session {
 
     pub(super) fn on_timer(&mut self, front: &mut HttpFront, io: &mut Io<'_>) {
         let now_ms = io.now().monotonic_ms;
+        if std::mem::take(&mut self.rests) {
+            return self.resume(front, io);
+        }
         match &mut self.phase {
             Phase::Stream(stream) => {
                 if now_ms >= stream.spoke_ms + front.settings.heartbeat_ms {

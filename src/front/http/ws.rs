@@ -418,6 +418,7 @@ impl Socket {
             }
         }
         io.send(Bytes::from(out), messages);
+        self.tell_lost(io);
     }
 
     pub(super) fn tell_gap(&mut self, requested: Requested, resumed: Offset, io: &mut Io<'_>) {
