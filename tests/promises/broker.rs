@@ -100,6 +100,12 @@ impl Setup {
         self
     }
 
+    /// Adds a flag that takes no value.
+    pub(crate) fn word(mut self, name: &str) -> Self {
+        self.arguments.push(name.to_owned());
+        self
+    }
+
     /// Sets a variable of the broker's environment.
     pub(crate) fn variable(mut self, name: &str, value: impl ToString) -> Self {
         self.port_is_set |= name == "SERVER_PORT";

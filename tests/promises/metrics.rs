@@ -14,13 +14,13 @@ struct Sample {
 
 /// An exposition in the text format, version 0.0.4.
 #[derive(Debug, Default)]
-struct Exposition {
+pub(crate) struct Exposition {
     kinds: HashMap<String, String>,
     samples: Vec<Sample>,
 }
 
 impl Exposition {
-    fn read(broker: &Broker) -> Self {
+    pub(crate) fn read(broker: &Broker) -> Self {
         let answer = broker.get("/metrics").expect(200);
         let kind = answer.header("content-type").unwrap();
         assert!(kind.starts_with("text/plain") && kind.contains("version="), "{kind}");
@@ -75,7 +75,7 @@ impl Exposition {
         family.unwrap_or(name).to_owned()
     }
 
-    fn value(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
+    pub(crate) fn value(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let has_all = |sample: &&Sample| {
             let mut wanted = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
             sample.name == name

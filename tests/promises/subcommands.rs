@@ -10,15 +10,15 @@ use std::process::{Child, ChildStdout, ExitStatus, Stdio};
 
 /// What a command printed and how it ended.
 #[derive(Debug)]
-struct Outcome {
-    code: Option<i32>,
-    out: String,
-    words: String,
+pub(crate) struct Outcome {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) words: String,
 }
 
 impl Outcome {
     #[track_caller]
-    fn expect(self, code: i32) -> Self {
+    pub(crate) fn expect(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "{self:?}");
         self
     }
@@ -37,19 +37,19 @@ fn run_with(address: SocketAddr, arguments: &[&str], input: &[u8]) -> Outcome {
     Outcome { code: output.status.code(), out: text(output.stdout), words: text(output.stderr) }
 }
 
-fn run(broker: &Broker, arguments: &[&str]) -> Outcome {
+pub(crate) fn run(broker: &Broker, arguments: &[&str]) -> Outcome {
     run_with(broker.address(), arguments, b"")
 }
 
 /// A subscriber that runs on while the test looks at its lines.
-struct Subscriber {
+pub(crate) struct Subscriber {
     child: Child,
     lines: Option<BufReader<ChildStdout>>,
     _folder: Folder,
 }
 
 impl Subscriber {
-    fn start(address: SocketAddr, arguments: &[&str]) -> Self {
+    pub(crate) fn start(address: SocketAddr, arguments: &[&str]) -> Self {
         let folder = Folder::new();
         let mut command = program(&folder, &[]);
         command.arg("subscribe").args(arguments).args(["--server", &format!("http://{address}")]);
@@ -58,7 +58,7 @@ impl Subscriber {
         Self { child, lines, _folder: folder }
     }
 
-    fn line(&mut self) -> String {
+    pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         assert!(self.lines.as_mut().unwrap().read_line(&mut line).unwrap() > 0, "the subscriber ended");
         line.trim_end_matches('\n').to_owned()

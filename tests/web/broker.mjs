@@ -40,14 +40,20 @@ export async function startBroker(t, ...flags) {
       if (fields?.message === 'listening') resolve(fields.address);
     });
   });
-  return new Broker(address, log);
+  return new Broker(address, log, child);
 }
 
 class Broker {
-  constructor(address, log) {
+  constructor(address, log, child) {
+    this.child = child;
     this.url = `http://${address}`;
     this.port = Number(address.split(':').pop());
     this.log = log;
+  }
+
+  /** Asks the broker to end, as a supervisor of services does. */
+  terminate() {
+    this.child.kill('SIGTERM');
   }
 
   async request(method, path, body, headers = {}) {

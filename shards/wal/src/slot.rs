@@ -5,10 +5,14 @@ use ringmain_model::ShardId;
 
 use crate::checkpoint::{Checkpoint, Slots, encode_slot};
 use crate::effect::{Completion, Effect, Failure, FileName, OperationId, SlotName, succeeded};
-use crate::position::LogPosition;
+use crate::position::{LogPosition, whole_blocks};
 
 /// Bytes of one slice, so that a checkpoint never holds up the log for long.
 pub const SLOT_SLICE_BYTES: usize = 256 << 10;
+
+/// A new slot has room for twice its content, and at least this: later checkpoints must not need room on a full disk, where
+/// only they can release the log.
+const SLOT_BYTES_FIRST: u64 = 64 << 10;
 
 /// What the slot writer says.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -141,7 +145,10 @@ impl SlotWriter {
     fn start(&mut self, mut job: Job, out: &mut Vec<SlotOutput>) {
         let file = FileName::Slot(job.slot);
         let effect = match job.step {
-            Step::Allocate => Effect::Allocate { file, bytes: job.bytes.len() as u64 },
+            Step::Allocate => {
+                let bytes = whole_blocks(2 * job.bytes.len() as u64).max(SLOT_BYTES_FIRST);
+                Effect::Allocate { file, bytes }
+            }
             Step::Write { from } => {
                 let end = job.bytes.len().min(from + SLOT_SLICE_BYTES);
                 Effect::Write { file, position: from as u64, parts: vec![job.bytes.slice(from..end)] }

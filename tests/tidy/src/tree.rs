@@ -6,7 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Folders that hold what was built, fetched or generated, whatever their place in the tree.
-const LEFT_OUT: &[&str] = &["target", "node_modules", ".git", "corpus", "corpora", "artifacts", "runs", "data"];
+const LEFT_OUT: &[&str] =
+    &["target", "node_modules", ".venv", ".git", "corpus", "corpora", "artifacts", "runs", "data"];
 
 /// Endings of the files that are read; beside them, files without an ending that begin with `#!`.
 const ENDINGS: &[&str] = &["rs", "toml", "md", "js", "mjs", "cjs", "sh", "yaml", "yml"];

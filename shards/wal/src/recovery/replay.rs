@@ -94,7 +94,11 @@ impl LogOpener {
                 self.state = State::Follow { index, position };
                 return;
             }
-            Probe::Batch(header, _) => step = header.bytes_on_disk(),
+            // Nothing of this segment's life can stand here with a sequence that is over: it is damage with a right checksum.
+            Probe::Batch(header, _) => {
+                self.segments[index].has_torn = true;
+                step = header.bytes_on_disk();
+            }
             Probe::NotWhole => self.segments[index].has_torn = true,
             Probe::Nothing if self.was_meant(index, position) => self.segments[index].has_torn = true,
             Probe::Nothing => {}

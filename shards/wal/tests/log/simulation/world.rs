@@ -94,7 +94,7 @@ struct Broker {
 impl World {
     pub fn new(seed: u64, sabotage: Option<Sabotage>) -> Self {
         let mut chance = Chance::of(seed);
-        let blocks = if chance.one_in(3) { 40 + chance.below(60) } else { 1 << 20 };
+        let blocks = if chance.one_in(3) { 64 + chance.below(80) } else { 1 << 20 };
         Self {
             sabotage,
             disk: Disk::new(blocks * 4096),
