@@ -1,7 +1,7 @@
 //! The promises of the broker to its users, each kept by the real binary and watched from outside.
 //!
 //! Every module is one behaviour and opens with the promise. `broker`, `http`, `events`, `websocket`, `reader`, `proxy`,
-//! `deadline` and `chance` are what the promises are watched with.
+//! `plenty`, `deadline` and `chance` are what the promises are watched with.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -16,40 +16,62 @@ mod chance;
 mod deadline;
 mod events;
 mod http;
+mod plenty;
 mod proxy;
 mod reader;
 mod websocket;
 
+mod arrays_are_no_objects;
 mod bad_queries;
+mod body_limit;
 mod chunked_and_expect;
 mod command_line;
+mod connection_limit;
 mod curl;
 mod descriptor_limit;
 mod dotenv;
 mod drain;
 mod fetch_pages;
+mod frames_with_the_handshake;
 mod full_lane;
+mod going_down_waits_for_nobody;
 mod group_by_http;
+mod group_epochs;
+mod group_fetch_bytes;
 mod group_losses;
 mod group_members;
 mod group_progress;
 mod group_redelivery;
 mod groups_by_hand;
+mod half_closed;
 mod half_of_them_stall;
+mod half_received_frames;
 mod health;
+mod heavy_requests_share;
 mod idle_cpu;
+mod killed_workers;
+mod late_acknowledgements;
+mod live_windows_are_extra;
+mod many_acknowledgements;
+mod many_members_leave;
 mod methods;
 mod metrics;
 mod metrics_of_groups;
 mod names;
 mod never_a_5xx;
 mod no_gap_no_double;
+mod nothing_stays_unanswered;
 mod oversized;
 mod pipelining;
 mod preflight_and_origins;
+mod preflight_names;
 mod publish_json_and_raw;
+mod publish_refuses_line_ends;
+mod replays_are_left_alone;
 mod request_smuggling;
 mod retention_by_count;
+mod settings_that_cannot_hold;
+mod silent_members;
 mod slow_modes;
 mod slow_readers;
 mod slow_senders;
@@ -58,9 +80,14 @@ mod sse_follows_live;
 mod sse_gap_events;
 mod sse_heartbeats_and_retry;
 mod sse_resumes;
+mod stalled_member_memory;
+mod stalled_members;
 mod subcommands;
 mod topic_deletion;
 mod topics;
+mod unread_answers;
+mod waiting_fetches_and_lanes;
+mod worker_comes_back;
 mod ws_frames;
 mod ws_handshake;
 mod ws_no_gap_no_double;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use ringmain_engine::{Effect, Event as ShardEvent, Now, Shard};
-use ringmain_model::limit::{TURN_BUNDLES_MAX, TURN_EVENTS_MAX};
+use ringmain_model::limit::{LISTEN_BACKLOG, TURN_BUNDLES_MAX, TURN_EVENTS_MAX};
 use ringmain_model::{CoreId, PartitionRef};
 use ringmain_uring::{Error as RingError, ListenerId, Ring};
 use slotmap::SlotMap;
@@ -96,6 +96,8 @@ pub(crate) struct State<F: Front> {
     pub(crate) scratch: Vec<CursorKey>,
     pub(crate) counters: CoreCounters,
     pub(crate) accepting: Accepting,
+    /// Each connection is asked for by itself, because the limit is near.
+    pub(crate) accepts_singly: bool,
 }
 
 /// One core.
@@ -182,17 +184,24 @@ impl<F: Front> Core<F> {
 
     fn resume_accept(&mut self) {
         let state = &mut self.state;
+        let room = state.settings.connections_max.saturating_sub(state.connections.len());
+        let near = room <= LISTEN_BACKLOG as usize;
         match state.accepting {
-            Accepting::On if state.connections.len() >= state.settings.connections_max => {
+            Accepting::On if room == 0 => {
                 self.ring.pause_accept(self.listener);
                 state.pause_accept();
             }
-            Accepting::Paused { until_ms } => {
-                let room = state.connections.len() < state.settings.connections_max;
-                if room && state.now.monotonic_ms >= until_ms {
-                    self.ring.resume_accept(self.listener);
-                    state.accepting = Accepting::On;
-                }
+            // All that waits could come at once: from here on each is asked for.
+            Accepting::On if near && !state.accepts_singly => {
+                self.ring.pause_accept(self.listener);
+                state.accepting = Accepting::Paused { until_ms: state.now.monotonic_ms };
+                state.accepts_singly = true;
+            }
+            Accepting::Paused { until_ms } if room > 0 && state.now.monotonic_ms >= until_ms => {
+                state.accepts_singly = near;
+                self.ring.accept_singly(self.listener, near);
+                self.ring.resume_accept(self.listener);
+                state.accepting = Accepting::On;
             }
             _ => {}
         }

@@ -31,6 +31,9 @@ impl<F: Front> State<F> {
 
     fn on_accepted(&mut self, socket: SocketId) {
         self.counters.connections_accepted += 1;
+        if self.accepts_singly && self.accepting == Accepting::On {
+            self.accepting = Accepting::Paused { until_ms: self.now.monotonic_ms };
+        }
         let key = ConnectionKey(socket);
         self.connections.insert(socket);
         let (now, cores) = (self.now, self.settings.cores);
@@ -160,6 +163,8 @@ impl<F: Front> State<F> {
         for key in self.connections.keys() {
             self.call(key, |front, session, io| front.on_shutdown(session, io));
             self.take_back_pull(key);
+            // Those that are ending already hear nothing more, and are looked at all the same.
+            self.after_call(key);
         }
     }
 
@@ -225,6 +230,9 @@ impl<F: Front> State<F> {
         if !ring.sending(key.0) || !(link.stall_limited || link.closing.is_some()) {
             link.stall_ms = u64::MAX;
         } else if link.stall_ms == u64::MAX {
+            link.stall_ms = next_look;
+        } else if link.stall_ms > next_look {
+            // Going down began meanwhile: patience is shorter now.
             link.stall_ms = next_look;
         } else if link.stall_ms <= now_ms {
             let progress = ring.sent_bytes(key.0);

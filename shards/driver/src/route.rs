@@ -153,7 +153,8 @@ impl<F: Front> State<F> {
         group: GroupName,
         wish: GroupWish,
     ) -> Result<(), LaneFull> {
-        let origin = Origin { request: origin.request | WAITING_BIT, ..origin };
+        let waits = matches!(wish, GroupWish::Pull { wait_ms, .. } if wait_ms > 0);
+        let origin = Origin { request: origin.request | if waits { WAITING_BIT } else { 0 }, ..origin };
         if let Some(placed) = self.placement.find(topic)
             && let Some(connection) = self.connections.get_mut(key)
         {

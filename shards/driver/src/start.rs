@@ -298,5 +298,6 @@ pub(crate) fn new_state<F: Front>(
         scratch: Vec::new(),
         counters: CoreCounters::default(),
         accepting: Accepting::On,
+        accepts_singly: false,
     }
 }

@@ -118,7 +118,7 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// A group that starts at `start`. Epochs of one topic do not repeat, so that what was got from a deleted group of the same
+    /// A group that starts at `start`. Epochs of one shard do not repeat, so that what was got from a deleted group of the same
     /// name counts for nothing in this one.
     pub(crate) fn new(name: GroupName, epoch: u64, start: Offset, ack_wait_ms: u64) -> Self {
         Self {

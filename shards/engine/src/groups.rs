@@ -23,7 +23,12 @@ impl Topic {
     }
 
     /// The group of that name, begun at `start` if there is none.
-    fn group_or_begin(&mut self, name: GroupName, start: GroupStart) -> Result<&mut Group, Refusal> {
+    fn group_or_begin(
+        &mut self,
+        name: GroupName,
+        start: GroupStart,
+        next_epoch: &mut u64,
+    ) -> Result<&mut Group, Refusal> {
         if !self.groups.contains_key(&name) && self.groups.len() >= GROUPS_PER_TOPIC_MAX {
             return Err(Refusal::busy("this topic has as many groups as it may; delete some"));
         }
@@ -33,10 +38,9 @@ impl Topic {
             GroupStart::Offset(offset) => offset.clamp(log_start, end),
         };
         let ack_wait_ms = self.config.ack_wait_ms;
-        let epochs = &mut self.epochs;
         Ok(self.groups.entry(name.clone()).or_insert_with(|| {
-            *epochs += 1;
-            Group::new(name, *epochs - 1, start, ack_wait_ms)
+            *next_epoch += 1;
+            Group::new(name, *next_epoch - 1, start, ack_wait_ms)
         }))
     }
 
@@ -63,7 +67,7 @@ impl Shard {
             return Reply::Refused(deleted_meanwhile());
         };
         let high_water = topic.log.high_water();
-        let group = match topic.group_or_begin(name, start) {
+        let group = match topic.group_or_begin(name, start, &mut self.next_epoch) {
             Ok(group) => group,
             Err(refusal) => return Reply::Refused(refusal),
         };
@@ -200,8 +204,8 @@ impl Shard {
         let target = topic.seek_target(to);
         let high_water = topic.log.high_water().offset();
         let group = topic.groups.get_mut(name).ok_or_else(|| Refusal::group_not_found(name.as_str()))?;
-        group.seek(topic.epochs, target);
-        topic.epochs += 1;
+        group.seek(self.next_epoch, target);
+        self.next_epoch += 1;
         group.list(partition.incarnation, &mut self.listed_groups);
         let news = MemberNews::Moved { epoch: group.epoch(), next: target };
         effects.extend(group.members().map(|to| Effect::Tell { to, news }));
@@ -218,7 +222,7 @@ impl Shard {
         until_ms: u64,
     ) -> Result<(), Refusal> {
         let topic = self.topics.get_mut(&partition.incarnation).ok_or_else(deleted_meanwhile)?;
-        let group = topic.group_or_begin(name, start)?;
+        let group = topic.group_or_begin(name, start, &mut self.next_epoch)?;
         if group.pull_count() >= GROUP_PULLS_MAX {
             return Err(Refusal::busy("as many fetches of this group wait as may"));
         }

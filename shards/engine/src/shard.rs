@@ -43,6 +43,9 @@ pub struct Shard {
     /// Placement changes that some core has not applied yet.
     pub(crate) announcements: HashMap<u64, Announcement>,
     pub(crate) next_change: u64,
+    /// The next epoch of any group: none of the shard is used twice, so that what was got from a group that is gone counts for
+    /// nothing in one of the same name.
+    pub(crate) next_epoch: u64,
 }
 
 impl Shard {
@@ -60,6 +63,7 @@ impl Shard {
             due_groups: BTreeSet::new(),
             announcements: HashMap::new(),
             next_change: 0,
+            next_epoch: 0,
         }
     }
 

@@ -19,8 +19,6 @@ pub(crate) struct Topic {
     pub(crate) groups: HashMap<GroupName, Group>,
     /// Messages that its groups lost to retention, deleted groups included.
     pub(crate) lost: u64,
-    /// The next epoch of any of its groups.
-    pub(crate) epochs: u64,
 }
 
 impl Topic {
@@ -74,15 +72,7 @@ impl Shard {
         self.names.insert(name.clone(), incarnation);
         self.topics.insert(
             incarnation,
-            Topic {
-                name: name.clone(),
-                config,
-                created_us: now.unix_us,
-                log,
-                groups: HashMap::new(),
-                lost: 0,
-                epochs: 0,
-            },
+            Topic { name: name.clone(), config, created_us: now.unix_us, log, groups: HashMap::new(), lost: 0 },
         );
         if let Some(stats) = self.stats_of(incarnation) {
             let placement = PlacementChange::Add { name, incarnation, shard: self.id };

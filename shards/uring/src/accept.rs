@@ -35,6 +35,8 @@ impl ListenerId {
 pub(crate) struct Listener {
     descriptor: OwnedFd,
     accept: Multishot,
+    /// One connection for each call of [`Ring::resume_accept`].
+    singly: bool,
     closing: bool,
 }
 
@@ -82,7 +84,12 @@ impl Ring {
     pub fn listen(&mut self, listener: TcpListener) -> Result<ListenerId, Error> {
         // The kernel would answer a waiting accept at once if the descriptor were not blocking.
         listener.set_nonblocking(false).map_err(|source| Error::System { what: "fcntl", source })?;
-        let listener = Listener { descriptor: OwnedFd::from(listener), accept: Multishot::wanted(), closing: false };
+        let listener = Listener {
+            descriptor: OwnedFd::from(listener),
+            accept: Multishot::wanted(),
+            singly: false,
+            closing: false,
+        };
         match self.listeners.insert(listener) {
             Ok((slot, generation)) => {
                 let id = ListenerId { slot, generation };
@@ -90,6 +97,14 @@ impl Ring {
                 Ok(id)
             }
             Err(_) => Err(Error::Full { what: "listeners" }),
+        }
+    }
+
+    /// From the next time that accepting begins: takes one connection for each call of [`Ring::resume_accept`], or all that
+    /// come. One at a time lets a caller with a bound take no more than it has room for.
+    pub fn accept_singly(&mut self, id: ListenerId, singly: bool) {
+        if let Some(listener) = self.listeners.get_mut(id.slot, id.generation) {
+            listener.singly = singly;
         }
     }
 
@@ -143,11 +158,16 @@ impl Ring {
             return;
         }
         listener.accept.armed();
-        let entry = opcode::AcceptMulti::new(types::Fd(listener.descriptor.as_raw_fd()))
-            .flags(libc::SOCK_CLOEXEC)
-            .build()
-            .user_data(id.tag(Kind::Accept));
-        // SAFETY: the accept carries no pointer, and the slot keeps the descriptor open until the
+        let descriptor = types::Fd(listener.descriptor.as_raw_fd());
+        let entry = if listener.singly {
+            opcode::Accept::new(descriptor, std::ptr::null_mut(), std::ptr::null_mut())
+                .flags(libc::SOCK_CLOEXEC)
+                .build()
+        } else {
+            opcode::AcceptMulti::new(descriptor).flags(libc::SOCK_CLOEXEC).build()
+        };
+        let entry = entry.user_data(id.tag(Kind::Accept));
+        // SAFETY: the accept carries no pointer but null ones, which ask for no address, and the slot keeps the descriptor open until the
         // accept has completed.
         unsafe { self.queue.push(entry) };
     }
@@ -176,7 +196,12 @@ impl Ring {
             let _ = listener.accept.pause();
             return Some(Outcome::AcceptEnded(id, completion.error()));
         };
-        self.arm_accept(id);
+        if listener.singly {
+            // The operation has ended: the next one is the caller's to ask for.
+            let _ = listener.accept.pause();
+        } else {
+            self.arm_accept(id);
+        }
         match self.insert_socket(connection) {
             Some(socket) => Some(Outcome::Accepted(id, socket)),
             None => {

@@ -327,7 +327,8 @@ impl Session {
 
 /// The headers that a page may send: the known ones, and of those it asks for the `X-Header-…`, which may be any.
 fn allowed_headers(asked: Option<&str>) -> String {
-    let is_name = |name: &&str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+    let is_name =
+        |name: &&str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
     let names = asked.unwrap_or_default().split(',').map(str::trim).filter(is_name);
     let own = names.filter(|name| name.get(..9).is_some_and(|start| start.eq_ignore_ascii_case("x-header-")));
     own.take(MESSAGE_HEADERS_MAX).fold(CORS_HEADERS.to_owned(), |list, name| list + ", " + name)

@@ -24,7 +24,7 @@ const UNWANTED_BYTES_MAX: usize = 64 << 10;
 /// Bytes of a body that acknowledges: as many offsets as one may name.
 const GROUP_BODY_BYTES_MAX: usize = 24 * ACK_OFFSETS_MAX;
 /// Bytes that a body must grow by within the body timeout.
-const BODY_PROGRESS_BYTES: usize = 4 << 10;
+pub(super) const BODY_PROGRESS_BYTES: usize = 4 << 10;
 /// Room made for a body at first, whatever its announced length.
 const UPLOAD_BYTES_FIRST: u64 = 64 << 10;
 

@@ -22,6 +22,7 @@ use super::fetch::encode_record;
 use super::problem::Problem;
 use super::publish::message_of_json;
 use super::respond::Context;
+use super::session::BODY_PROGRESS_BYTES;
 use super::sse::{EncodedBatch, assigned_records};
 use super::subscribe::{Format, Opening, gap_json, lost_json};
 
@@ -83,6 +84,8 @@ pub(super) struct Socket {
     /// Bytes of a half received message, as far as they are counted among the core's bodies; since when it has not grown.
     half_bytes: usize,
     half_since_ms: u64,
+    /// Bytes that came since progress was last noted.
+    half_fed: usize,
     /// What retention took and the client has not been told, because it takes nothing: messages, and where it goes on.
     lost_untold: Option<(u64, Offset)>,
 }
@@ -144,6 +147,7 @@ impl Socket {
             answers_pings: false,
             half_bytes: 0,
             half_since_ms: now_ms,
+            half_fed: 0,
             lost_untold: None,
         }
     }
@@ -161,15 +165,17 @@ impl Socket {
         if let Err(fault) = outcome {
             self.close(fault.code, &fault.message, io);
         }
-        self.count_half(front, io);
+        self.count_half(front, bytes.len(), io);
         io.want_input(self.asked.len() < SOCKET_REQUESTS_MAX);
     }
 
     /// Counts what is half received among the bodies of the core, which are bounded together.
-    fn count_half(&mut self, front: &mut HttpFront, io: &mut Io<'_>) {
+    fn count_half(&mut self, front: &mut HttpFront, fed: usize, io: &mut Io<'_>) {
         let held = self.decoder.held_bytes();
-        if held != self.half_bytes {
+        self.half_fed += fed;
+        if self.half_bytes == 0 || self.half_fed >= BODY_PROGRESS_BYTES {
             self.half_since_ms = io.now().monotonic_ms;
+            self.half_fed = 0;
         }
         front.uploads_bytes = front.uploads_bytes + held - self.half_bytes;
         self.half_bytes = held;
