@@ -97,4 +97,5 @@ profile() {
 profile publish publish --connections "$CONNECTIONS"
 profile fanout-1 fanout --subscribers "$SUBSCRIBERS" --outstanding 1
 profile fanout-8 fanout --subscribers "$SUBSCRIBERS" --outstanding 8
+profile fanout-ws-8 fanout --subscribers "$SUBSCRIBERS" --protocol ws --outstanding 8
 [ -s "$run/servers.log" ] || rm -f "$run/servers.log"
