@@ -5,7 +5,7 @@ use ringmain_model::ShardId;
 
 use super::world::{Seen, World, topic};
 use crate::connection::ConnectionKey;
-use crate::front::Request;
+use crate::front::{Action, Protocol, Request, SlowReader, StartAt, Subscription};
 
 const CORES: u16 = 3;
 const TOPICS: u8 = 2;
@@ -189,5 +189,31 @@ proptest! {
             prop_assert!(core.windows.is_empty() && core.cursors.is_empty(), "nothing is left when all have gone");
             prop_assert_eq!(core.windows_bytes, 0);
         }
+    }
+}
+
+#[test]
+fn a_hole_of_the_lane_is_not_the_readers_fault() {
+    for slow in [SlowReader::Close, SlowReader::Skip] {
+        let mut world = World::new(CORES, 8);
+        let control = world.open(0);
+        world.create(0, control, topic(0), 1000);
+        world.rest(&[]);
+        let owner = ShardId::initial(topic(0).as_str(), CORES).core(CORES).index();
+        let core = (owner + 1) % usize::from(CORES);
+        let (reader, publisher) = (world.open(core), world.open(owner));
+        let subscription = Subscription { name: topic(0), start: StartAt::Tail, protocol: Protocol::Sse, slow };
+        world.act(core, reader, Action::Subscribe(subscription));
+        world.rest(&[(core, reader)]);
+        // The reader's core stands still while its lane fills; the reader itself has nothing waiting.
+        for _ in 0..5 {
+            world.publish(owner, publisher, topic(0));
+            world.turn(owner);
+        }
+        world.rest(&[(core, reader)]);
+        assert!(world.cores[owner].counters.lane_holes > 0, "the lane was never full");
+        let seen = world.seen(core, reader);
+        assert!(!seen.ended && seen.gaps.is_empty(), "{slow:?}: {seen:?}");
+        assert_eq!(seen.offsets, [0, 1, 2, 3, 4], "{slow:?}");
     }
 }
