@@ -1,7 +1,7 @@
 //! The seam between a core's loop and the protocols that it speaks: what a front is told, and what it may ask.
 
 use bytes::Bytes;
-pub use ringmain_engine::GroupAction as GroupWish;
+pub use ringmain_engine::{AnswerWhen, GroupAction as GroupWish};
 use ringmain_engine::{Assignment, Nack, Now, Reply};
 use ringmain_model::{
     GroupName, HighWaterMark, Message, Offset, PartitionRef, Position, Refusal, TopicConfig, TopicName,
@@ -87,6 +87,8 @@ pub enum Request {
         name: TopicName,
         /// The message.
         message: Message,
+        /// When the answer is wanted.
+        answer: AnswerWhen,
     },
     /// Read a page.
     Fetch {

@@ -24,7 +24,8 @@ mod window;
 mod tests;
 
 pub use front::{
-    Answer, Close, Delivery, End, Front, GroupWish, Io, Join, Notice, Protocol, Request, Requested, SlowReader, StartAt,
+    Answer, AnswerWhen, Close, Delivery, End, Front, GroupWish, Io, Join, Notice, Protocol, Request, Requested,
+    SlowReader, StartAt,
 };
 pub use report::{CoreCounters, CoreReport, TopicOnCore};
 pub use ringmain_uring::{Error as RingError, descriptors, processor};

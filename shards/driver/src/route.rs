@@ -91,35 +91,36 @@ impl<F: Front> State<F> {
     fn ask(&mut self, key: ConnectionKey, request: u64, what: Request) {
         self.tell_before_asking(key);
         let origin = Origin { core: self.settings.own, asker: key.asker(), request };
-        let sent = match what {
-            Request::Create { name, config } => {
-                let shard = ShardId::initial(name.as_str(), self.settings.shards);
-                let incarnation = draw_incarnation();
-                self.send(shard, origin, Command::Create { name, config, incarnation })
-            }
-            Request::Delete { name } => self.ask_owner(origin, &name.clone(), |_| Command::Delete { name }),
-            Request::Stat { name } => {
-                self.ask_owner(origin, &name, |placed| Command::Stat { incarnation: placed.incarnation })
-            }
-            Request::Publish { name, message } => {
-                self.ask_owner(origin, &name, |placed| Command::Publish { partition: placed.partition(), message })
-            }
-            Request::Fetch { name, from, bytes_max, records_max } => self.ask_owner(origin, &name, |placed| {
-                Command::Read { partition: placed.partition(), from, bytes_max, records_max, following: false }
-            }),
-            Request::Groups { topic } => {
-                self.ask_owner(origin, &topic, |placed| Command::Groups { partition: placed.partition() })
-            }
-            Request::Group { topic, group, wish: wish @ GroupWish::Pull { .. } } => {
-                self.ask_pull(origin, key, &topic, group, wish)
-            }
-            Request::Group { topic, group, wish } => self.ask_owner(origin, &topic, |placed| Command::Group {
-                partition: placed.partition(),
-                group,
-                action: wish,
-            }),
-            Request::Report => self.ask_reports(origin),
-        };
+        let sent =
+            match what {
+                Request::Create { name, config } => {
+                    let shard = ShardId::initial(name.as_str(), self.settings.shards);
+                    let incarnation = draw_incarnation();
+                    self.send(shard, origin, Command::Create { name, config, incarnation })
+                }
+                Request::Delete { name } => self.ask_owner(origin, &name.clone(), |_| Command::Delete { name }),
+                Request::Stat { name } => {
+                    self.ask_owner(origin, &name, |placed| Command::Stat { incarnation: placed.incarnation })
+                }
+                Request::Publish { name, message, answer } => self.ask_owner(origin, &name, |placed| {
+                    Command::Publish { partition: placed.partition(), message, answer }
+                }),
+                Request::Fetch { name, from, bytes_max, records_max } => self.ask_owner(origin, &name, |placed| {
+                    Command::Read { partition: placed.partition(), from, bytes_max, records_max, following: false }
+                }),
+                Request::Groups { topic } => {
+                    self.ask_owner(origin, &topic, |placed| Command::Groups { partition: placed.partition() })
+                }
+                Request::Group { topic, group, wish: wish @ GroupWish::Pull { .. } } => {
+                    self.ask_pull(origin, key, &topic, group, wish)
+                }
+                Request::Group { topic, group, wish } => self.ask_owner(origin, &topic, |placed| Command::Group {
+                    partition: placed.partition(),
+                    group,
+                    action: wish,
+                }),
+                Request::Report => self.ask_reports(origin),
+            };
         if let Err(LaneFull) = sent {
             self.counters.lane_busy += 1;
             self.refuse(origin, Refusal::busy("the topic's core has as many requests waiting as it may"));

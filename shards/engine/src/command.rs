@@ -4,7 +4,7 @@ use ringmain_model::{
     CoreId, GroupName, HighWaterMark, Incarnation, LogStart, Message, Offset, PartitionRef, Refusal, ShardId,
     TopicConfig, TopicName,
 };
-use ringmain_wal::RecordBatch;
+use ringmain_wal::{Completion, Effect as FileEffect, OperationId, RecordBatch};
 
 /// The time of one turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -56,6 +56,8 @@ pub enum Command {
         partition: PartitionRef,
         /// What.
         message: Message,
+        /// When the answer is wanted.
+        answer: AnswerWhen,
     },
     /// Read visible records.
     Read {
@@ -120,6 +122,16 @@ pub enum Command {
         /// What.
         action: GroupAction,
     },
+}
+
+/// When a publish is answered.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub enum AnswerWhen {
+    /// When the message is durable and visible: in a memory topic that is at the end of the turn.
+    #[default]
+    Durable,
+    /// When it has its offset and is in memory: a crash may take it back.
+    Appended,
 }
 
 /// Where a new group starts.
@@ -411,6 +423,13 @@ pub enum Event {
     },
     /// Something that was to be done at a time may be due: see [`crate::Shard::next_due_ms`].
     TimePassed,
+    /// What came of an [`Effect::File`].
+    FileDone {
+        /// Its number.
+        operation: OperationId,
+        /// What came of it.
+        completion: Completion,
+    },
     /// All events of this turn have been given: open batches close.
     TurnEnded,
 }
@@ -473,5 +492,13 @@ pub enum Effect {
         change: u64,
         /// The change.
         placement: PlacementChange,
+    },
+    /// Do something with a file of the shard's directory, and give [`Event::FileDone`] with the same number. Operations may run
+    /// side by side.
+    File {
+        /// Comes back with the result; used once.
+        operation: OperationId,
+        /// What to do.
+        effect: FileEffect,
     },
 }

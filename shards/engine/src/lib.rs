@@ -8,6 +8,7 @@ mod command;
 mod group;
 mod groups;
 mod log;
+mod opening;
 mod publish;
 mod read;
 mod shard;
@@ -17,8 +18,11 @@ mod topics;
 mod tests;
 
 pub use command::{
-    Assigned, Assignment, Command, Effect, Event, GroupAction, GroupStart, GroupStats, Interest, MemberNews, Nack, Now,
-    Origin, Page, PlacementChange, Progress, Reply, SeekTo, TopicStats,
+    AnswerWhen, Assigned, Assignment, Command, Effect, Event, GroupAction, GroupStart, GroupStats, Interest,
+    MemberNews, Nack, Now, Origin, Page, PlacementChange, Progress, Reply, SeekTo, TopicStats,
+};
+pub use opening::{
+    OpenedShard, OpeningOutput, OpeningReport, ShardOpener, StorageSettings, StorageState, StorageStats,
 };
 pub use ringmain_wal::{Record, RecordBatch};
 pub use shard::{Shard, ShardSettings};

@@ -2,7 +2,7 @@
 
 use ringmain_model::{Message, PartitionRef, Refusal, RefusalKind};
 
-use crate::command::{Effect, Now, Origin, Reply};
+use crate::command::{AnswerWhen, Effect, Now, Origin, Reply};
 use crate::shard::Shard;
 use crate::topics::deleted_meanwhile;
 
@@ -13,6 +13,7 @@ impl Shard {
         origin: Origin,
         partition: PartitionRef,
         message: &Message,
+        _answer: AnswerWhen,
         effects: &mut Vec<Effect>,
     ) {
         // Refusals come before an offset exists; after admission the message's outcome is the batch's.

@@ -96,6 +96,7 @@ impl Shard {
         match event {
             Event::Asked { origin, command } => self.asked(now, origin, command, effects),
             Event::Placed { change } => self.placed(change, effects),
+            Event::FileDone { .. } => {}
             Event::TimePassed => self.list_due_groups(now),
             Event::TurnEnded => {
                 self.close_batches(effects);
@@ -112,7 +113,9 @@ impl Shard {
             Command::Delete { name } => self.delete(origin, &name, effects),
             Command::Stat { incarnation } => self.stat(origin, incarnation, effects),
             Command::List => self.list(origin, effects),
-            Command::Publish { partition, message } => self.publish(now, origin, partition, &message, effects),
+            Command::Publish { partition, message, answer } => {
+                self.publish(now, origin, partition, &message, answer, effects);
+            }
             Command::Read { partition, from, bytes_max, records_max, following } => {
                 let reply = self.read(partition, from, bytes_max, records_max, following);
                 effects.push(Effect::Reply { to: origin, reply });

@@ -98,7 +98,14 @@ impl Bench {
 
     fn publish(&mut self, payload: Vec<u8>) {
         self.published.push(payload.clone());
-        let effects = self.ask(1, Command::Publish { partition: self.partition(), message: Message::of(payload) });
+        let effects = self.ask(
+            1,
+            Command::Publish {
+                partition: self.partition(),
+                message: Message::of(payload),
+                answer: AnswerWhen::Durable,
+            },
+        );
         assert!(self.check(effects).is_empty());
     }
 
@@ -222,7 +229,11 @@ fn a_full_memory_refuses_before_an_offset_exists_and_goes_on_when_there_is_room(
     let mut bench = Bench::new(Retention { max_messages: 1, ..Retention::default() }, 3000);
     bench.publish(vec![0; 2500]);
     bench.end_turn();
-    let too_much = Command::Publish { partition: bench.partition(), message: Message::of(vec![0; 1000]) };
+    let too_much = Command::Publish {
+        partition: bench.partition(),
+        message: Message::of(vec![0; 1000]),
+        answer: AnswerWhen::Durable,
+    };
     let refused = bench.ask(0, too_much);
     let [Effect::Reply { reply: Reply::Refused(refusal), .. }] = &refused[..] else { panic!("{refused:?}") };
     assert_eq!(refusal.kind, RefusalKind::StorageFull);
@@ -238,7 +249,7 @@ fn commands_to_a_life_that_ended_are_refused() {
     let old = bench.partition();
     bench.ask(0, Command::Delete { name: TopicName::new("t").unwrap() });
     for command in [
-        Command::Publish { partition: old, message: Message::of("x") },
+        Command::Publish { partition: old, message: Message::of("x"), answer: AnswerWhen::Durable },
         Command::Read { partition: old, from: Offset(0), bytes_max: 1, records_max: 1, following: false },
         Command::Interest { partition: old, interest: Interest { wanted: true, subscribers: 1 } },
         Command::Stat { incarnation: old.incarnation },

@@ -11,6 +11,8 @@ pub enum Storage {
     /// In the broker's memory: durability is immediate and ends with the process.
     #[default]
     Memory,
+    /// In the shard's log and on the disk: what is acknowledged survives the process and the power.
+    Wal,
 }
 
 impl Storage {
@@ -19,6 +21,7 @@ impl Storage {
     pub fn as_str(self) -> &'static str {
         match self {
             Storage::Memory => "memory",
+            Storage::Wal => "wal",
         }
     }
 }

@@ -26,6 +26,10 @@ pub enum RefusalKind {
     StorageFull,
     /// The broker is going down; nothing was done.
     ShuttingDown,
+    /// An earlier write or sync failed, so that the shard writes no more; nothing was done.
+    StorageFailed,
+    /// It was admitted, and whether it is on the disk is not known.
+    OutcomeUnknown,
 }
 
 impl RefusalKind {
@@ -43,6 +47,8 @@ impl RefusalKind {
             RefusalKind::Busy => "busy",
             RefusalKind::StorageFull => "storage_full",
             RefusalKind::ShuttingDown => "shutting_down",
+            RefusalKind::StorageFailed => "storage_failed",
+            RefusalKind::OutcomeUnknown => "outcome_unknown",
         }
     }
 }

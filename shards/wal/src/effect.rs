@@ -1,6 +1,7 @@
 //! What the log wants done with files, and what came of it. Values that the driver of the owner's core performs.
 
 use bytes::Bytes;
+use ringmain_model::{Offset, PartitionRef};
 
 use crate::position::SegmentNumber;
 
@@ -15,6 +16,17 @@ pub enum FileName {
     Quarantined(SegmentNumber),
     /// A checkpoint.
     Slot(SlotName),
+    /// Records of one partition that have left the log.
+    Topic(TopicFile),
+}
+
+/// A topic segment, named by its partition and its first offset.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct TopicFile {
+    /// Whose records.
+    pub partition: PartitionRef,
+    /// The first one.
+    pub base: Offset,
 }
 
 /// One of the two places of a checkpoint.

@@ -25,7 +25,7 @@ pub use batch::{Damage, HEADER_BYTES, RecordBatch, RecordsFrom};
 pub use builder::{BatchBuilder, BatchSpace};
 pub use checkpoint::{Checkpoint, SlotContent, SlotDamage, Slots, SlotsRefused, choose_slot, decode_slot, encode_slot};
 pub use commit::{COMMIT_HEADER_BYTES, CommitHeader};
-pub use effect::{Completion, Effect, Failure, FileName, OperationId, SlotName};
+pub use effect::{Completion, Effect, Failure, FileName, OperationId, SlotName, TopicFile};
 pub use entry::{Entry, EntryDamage, GroupProgress, LogMarks, TopicChanged, TopicCreated};
 pub use position::{BLOCK_BYTES, LogPosition, SegmentNumber, Sequence};
 pub use record::{Record, RecordHeaders};

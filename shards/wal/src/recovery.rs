@@ -226,7 +226,7 @@ impl LogOpener {
                     *number
                 }
                 FileName::Quarantined(number) => *number,
-                FileName::Slot(_) => continue,
+                FileName::Slot(_) | FileName::Topic(_) => continue,
             };
             number_max = number_max.max(number.0);
         }

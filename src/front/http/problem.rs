@@ -47,7 +47,8 @@ impl From<Refusal> for Problem {
             RefusalKind::TopicNotFound | RefusalKind::GroupNotFound => 404,
             RefusalKind::TopicExists => 409,
             RefusalKind::PayloadTooLarge => 413,
-            RefusalKind::Busy | RefusalKind::ShuttingDown => 503,
+            RefusalKind::Busy | RefusalKind::ShuttingDown | RefusalKind::StorageFailed => 503,
+            RefusalKind::OutcomeUnknown => 500,
             RefusalKind::StorageFull => 507,
         };
         Self {

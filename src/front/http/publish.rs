@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use ringmain_driver::{Io, Request};
+use ringmain_driver::{AnswerWhen, Io, Request};
 use ringmain_model::limit::MESSAGE_HEADERS_MAX;
 use ringmain_model::{Message, Offset, Refusal, RefusalKind, TopicName};
 use ringmain_wire::http::{RequestHead, Target, media_type};
@@ -99,7 +99,7 @@ impl PublishTask {
             Form::Json => message_of_json(&body, bytes_max)?,
         };
         check(&message, bytes_max)?;
-        Ok(Request::Publish { name: self.topic, message })
+        Ok(Request::Publish { name: self.topic, message, answer: AnswerWhen::Durable })
     }
 }
 

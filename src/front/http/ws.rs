@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
-use ringmain_driver::{Answer, Close, Delivery, GroupWish, Io, Request, Requested};
+use ringmain_driver::{Answer, AnswerWhen, Close, Delivery, GroupWish, Io, Request, Requested};
 use ringmain_engine::{Assignment, RecordBatch, Reply};
 use ringmain_model::limit::{
     ACK_OFFSETS_MAX, BODIES_BYTES_PER_CORE, MEMBER_IN_FLIGHT_MAX, NACK_DELAY_MS_MAX, SEND_QUEUE_BYTES_MAX,
@@ -350,7 +350,7 @@ impl Socket {
     ) -> Result<(), Problem> {
         let Purpose::Subscriber { topic, .. } = &self.purpose else { return Ok(()) };
         let message = message_of_json(publish.to_string().as_bytes(), front.settings.message_bytes_max)?;
-        let what = Request::Publish { name: topic.clone(), message };
+        let what = Request::Publish { name: topic.clone(), message, answer: AnswerWhen::Durable };
         self.ask(Asked::Publish { reference: reference.clone() }, what, io);
         Ok(())
     }

@@ -9,7 +9,8 @@ use crate::clock::Clock;
 use crate::connection::ConnectionKey;
 use crate::core::State;
 use crate::front::{
-    Action, Answer, Delivery, Front, Io, Notice, Protocol, Request, Requested, SlowReader, StartAt, Subscription,
+    Action, Answer, AnswerWhen, Delivery, Front, Io, Notice, Protocol, Request, Requested, SlowReader, StartAt,
+    Subscription,
 };
 use crate::lane::{LaneLimits, connect};
 use crate::start::{DriverConfig, new_state};
@@ -167,7 +168,7 @@ impl World {
     }
 
     pub(super) fn publish(&mut self, core: usize, key: ConnectionKey, name: TopicName) {
-        self.ask(core, key, Request::Publish { name, message: Message::of("m") });
+        self.ask(core, key, Request::Publish { name, message: Message::of("m"), answer: AnswerWhen::Durable });
     }
 
     pub(super) fn subscribe(&mut self, core: usize, key: ConnectionKey, name: TopicName, from: Option<u64>) {

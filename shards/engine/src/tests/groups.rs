@@ -178,7 +178,7 @@ impl Model {
             Step::Publish(count) => {
                 for _ in 0..count {
                     let message = Message::of("m");
-                    self.ask(99, Command::Publish { partition: PARTITION, message });
+                    self.ask(99, Command::Publish { partition: PARTITION, message, answer: AnswerWhen::Durable });
                 }
                 self.published += count as u64;
             }

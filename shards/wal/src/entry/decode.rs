@@ -103,6 +103,7 @@ fn partition(fields: &mut Fields<'_>) -> Option<PartitionRef> {
 fn config(fields: &mut Fields<'_>) -> Option<TopicConfig> {
     let storage = match fields.u8()? {
         0 => Storage::Memory,
+        1 => Storage::Wal,
         _ => return None,
     };
     fields.zeros(7)?;

@@ -101,6 +101,7 @@ fn put_partition(out: &mut Vec<u8>, partition: PartitionRef) {
 fn put_config(out: &mut Vec<u8>, config: &TopicConfig) {
     let storage = match config.storage {
         Storage::Memory => 0,
+        Storage::Wal => 1,
     };
     out.extend_from_slice(&[storage, 0, 0, 0, 0, 0, 0, 0]);
     out.extend_from_slice(&config.retention.max_messages.to_le_bytes());

@@ -1,0 +1,180 @@
+//! Opens a shard's directory: slots, log, replay, and the shard that goes on from there. Decisions on the opening thread.
+
+use bytes::Bytes;
+use ringmain_model::ShardId;
+use ringmain_wal::{
+    Completion, Effect as FileEffect, FileName, Finding, LogSettings, OpenRefused, OperationId, SlotName, SlotsRefused,
+};
+
+use crate::command::Effect;
+use crate::shard::{Shard, ShardSettings};
+
+/// How a shard stores.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StorageSettings {
+    /// The log.
+    pub log: LogSettings,
+    /// Bytes of a topic's segment before the next one begins.
+    pub topic_segment_bytes: u64,
+    /// Segments that one partition keeps.
+    pub topic_segments_max: u64,
+    /// Bytes that the log may grow by before a checkpoint begins.
+    pub checkpoint_bytes: u64,
+}
+
+impl StorageSettings {
+    /// Settings of a real shard; `epoch` must be random, fresh and secret.
+    #[must_use]
+    pub fn new(shard: ShardId, epoch: u64) -> Self {
+        Self {
+            log: LogSettings::new(shard, epoch),
+            topic_segment_bytes: 64 << 20,
+            topic_segments_max: 10,
+            checkpoint_bytes: 64 << 20,
+        }
+    }
+}
+
+/// Whether a shard takes what is to be stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StorageState {
+    /// It has no log: memory topics alone.
+    Memory,
+    /// It does.
+    Open,
+    /// Not now: writes wait for the disk.
+    Busy,
+    /// Not before there is room on the disk.
+    Full,
+    /// Not before the next start: a write failed, and what is on the disk is not known.
+    Poisoned,
+}
+
+/// Counts of a shard's storage since the start.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct StorageStats {
+    /// Commit batches that became durable: as many syncs of the log.
+    pub commits: u64,
+    /// Bytes of them on the disk.
+    pub commit_bytes: u64,
+    /// Entries in them.
+    pub commit_entries: u64,
+    /// Checkpoints finished.
+    pub checkpoints: u64,
+    /// Checkpoints that failed and were or will be tried again.
+    pub checkpoint_failures: u64,
+    /// Bytes written to topic segments.
+    pub segment_bytes: u64,
+    /// Bytes read from topic segments.
+    pub read_bytes: u64,
+    /// Bytes of records that the log holds and topic segments do not.
+    pub tail_bytes: u64,
+}
+
+/// What an opener says.
+#[derive(Debug)]
+pub enum OpeningOutput {
+    /// Do this and bring the result.
+    Do {
+        /// Comes back with the result.
+        operation: OperationId,
+        /// What to do.
+        effect: FileEffect,
+    },
+    /// The shard is ready.
+    Opened(Box<OpenedShard>),
+    /// The log cannot be opened; nothing was changed.
+    Refused(OpenRefused),
+}
+
+/// A shard as it was found.
+#[derive(Debug)]
+pub struct OpenedShard {
+    /// The shard.
+    pub shard: Shard,
+    /// What it does first.
+    pub effects: Vec<Effect>,
+    /// What opening found.
+    pub report: OpeningReport,
+}
+
+/// What opening found.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct OpeningReport {
+    /// What a person should know.
+    pub findings: Vec<Finding>,
+    /// A checkpoint slot that is damaged; the other one was used.
+    pub damaged_slot: Option<SlotName>,
+    /// Number of the checkpoint from which the log was replayed.
+    pub checkpoint: Option<u64>,
+    /// Entries replayed.
+    pub entries: u64,
+    /// Topics, memory topics excluded.
+    pub topics: u64,
+    /// Their records.
+    pub records: u64,
+    /// Their groups.
+    pub groups: u64,
+}
+
+/// Opens one shard.
+#[derive(Debug)]
+pub struct ShardOpener {
+    id: ShardId,
+    settings: ShardSettings,
+}
+
+impl ShardOpener {
+    /// An opener of a directory with these `files` and their sizes; `slots` are the whole contents of slot A and B, where they are
+    /// there.
+    ///
+    /// # Errors
+    /// When the slots cannot be used; nothing was changed.
+    pub fn new(
+        id: ShardId,
+        settings: ShardSettings,
+        _storage: StorageSettings,
+        _files: &[(FileName, u64)],
+        _slots: [Option<Bytes>; 2],
+    ) -> Result<Self, SlotsRefused> {
+        Ok(Self { id, settings })
+    }
+
+    /// Begins.
+    pub fn start(&mut self, out: &mut Vec<OpeningOutput>) {
+        let shard = Shard::new(self.id, self.settings);
+        out.push(OpeningOutput::Opened(Box::new(OpenedShard {
+            shard,
+            effects: Vec::new(),
+            report: OpeningReport::default(),
+        })));
+    }
+
+    /// Takes the result of an operation.
+    pub fn completed(&mut self, _operation: OperationId, _completion: &Completion, _out: &mut Vec<OpeningOutput>) {}
+}
+
+impl Shard {
+    /// How the shard's storage stands.
+    #[must_use]
+    pub fn storage_state(&self) -> StorageState {
+        StorageState::Memory
+    }
+
+    /// Counts of the shard's storage.
+    #[must_use]
+    pub fn storage_stats(&self) -> StorageStats {
+        StorageStats::default()
+    }
+
+    /// Whether everything admitted is durable, or never will be: the process may end.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        true
+    }
+
+    /// The topics of the shard, for the placement tables of a start.
+    pub fn placements(&self) -> impl Iterator<Item = (&ringmain_model::TopicName, ringmain_model::Incarnation)> {
+        self.names.iter().map(|(name, incarnation)| (name, *incarnation))
+    }
+}
