@@ -19,6 +19,16 @@ impl Acked {
         Self { committed, ranges: BTreeMap::new() }
     }
 
+    /// Acknowledgements as they were stored: ranges above `committed`, in order and apart.
+    pub(crate) fn restored(committed: Offset, ranges: &[(Offset, Offset)]) -> Self {
+        Self { committed, ranges: ranges.iter().copied().collect() }
+    }
+
+    /// First offset of each range above the committed one, and the one after its last, in order.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = (Offset, Offset)> {
+        self.ranges.iter().map(|(first, end)| (*first, *end))
+    }
+
     /// The lowest offset that is not acknowledged.
     pub(crate) fn committed(&self) -> Offset {
         self.committed

@@ -12,7 +12,7 @@ use ringmain_model::{GroupName, Incarnation, Offset};
 use ringmain_wal::RecordBatch;
 
 use crate::acked::Acked;
-use crate::command::{Assigned, Assignment, GroupStats, Origin};
+use crate::command::{Assigned, Assignment, GroupStats, Origin, Reply};
 use crate::log::PartitionLog;
 
 /// Former holders of one message that are remembered.
@@ -32,13 +32,20 @@ enum Holder {
 
 /// A message that was given out and is not acknowledged.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Pending {
+pub(crate) struct Pending {
     holder: Holder,
-    attempts: u32,
+    pub(crate) attempts: u32,
     /// When it is freed, monotonic milliseconds; `u64::MAX` for never.
     due_ms: u64,
     /// Members that had it, the last one last: others come first, and a late word of theirs still counts.
     former: Vec<Origin>,
+}
+
+impl Pending {
+    /// One that nobody has.
+    pub(crate) fn ready(attempts: u32) -> Self {
+        Self { holder: Holder::Nobody, attempts, due_ms: u64::MAX, former: Vec::new() }
+    }
 }
 
 /// A live receiver of the group.
@@ -95,12 +102,12 @@ pub(crate) enum Given {
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) name: GroupName,
-    epoch: u64,
+    pub(crate) epoch: u64,
     /// The first offset that was never given out in this epoch.
-    next: Offset,
-    acked: Acked,
-    pending: BTreeMap<Offset, Pending>,
-    ready: BTreeSet<Offset>,
+    pub(crate) next: Offset,
+    pub(crate) acked: Acked,
+    pub(crate) pending: BTreeMap<Offset, Pending>,
+    pub(crate) ready: BTreeSet<Offset>,
     /// Held and delayed messages by the time when they are freed.
     timed: BTreeSet<(u64, Offset)>,
     members: BTreeMap<Origin, Member>,
@@ -109,10 +116,18 @@ pub(crate) struct Group {
     /// Who got the last one: it goes on with the next of the willing.
     turn: Option<Origin>,
     pulls: VecDeque<Pull>,
-    lost: u64,
+    pub(crate) lost: u64,
     ack_wait_ms: u64,
     /// It is listed for giving out at the end of the turn.
     is_listed: bool,
+    /// It is stored, or needs not be: only then does it give out messages.
+    pub(crate) is_begun: bool,
+    /// Something happened that the log does not have yet.
+    pub(crate) is_changed: bool,
+    /// It stands on the list of those whose progress goes to the log.
+    pub(crate) is_unlogged: bool,
+    /// Answers that leave when the log has what happened.
+    pub(crate) answers: Vec<(Origin, Reply)>,
     /// Its entry in the shard's list of times.
     pub(crate) scheduled_ms: Option<u64>,
 }
@@ -136,6 +151,10 @@ impl Group {
             lost: 0,
             ack_wait_ms,
             is_listed: false,
+            is_begun: true,
+            is_changed: false,
+            is_unlogged: false,
+            answers: Vec::new(),
             scheduled_ms: None,
         }
     }
@@ -259,6 +278,7 @@ impl Group {
         }
         self.let_go(offset);
         self.pending.remove(&offset);
+        self.is_changed = true;
         self.acked.add(offset)
     }
 
@@ -293,7 +313,7 @@ impl Group {
     }
 
     /// Takes a pending message from its holder and out of the lists; it stays pending, held by nobody.
-    fn let_go(&mut self, offset: Offset) {
+    pub(crate) fn let_go(&mut self, offset: Offset) {
         let Some(pending) = self.pending.get_mut(&offset) else { return };
         let holder = std::mem::replace(&mut pending.holder, Holder::Nobody);
         self.timed.remove(&(pending.due_ms, offset));
@@ -316,6 +336,7 @@ impl Group {
     /// Begins a new epoch at `target`: nothing is in flight, earlier acknowledgements do not count, fetches go on waiting.
     pub(crate) fn seek(&mut self, epoch: u64, target: Offset) {
         self.epoch = epoch;
+        self.is_changed = true;
         self.next = target;
         self.acked = Acked::from(target);
         self.pending.clear();
@@ -487,15 +508,11 @@ impl Group {
     /// Notes who holds an offset from now on; says which attempt it is.
     fn hold(&mut self, offset: Offset, holder: Holder, due_ms: u64) -> u32 {
         self.ready.remove(&offset);
-        let pending = self.pending.entry(offset).or_insert_with(|| Pending {
-            holder: Holder::Nobody,
-            attempts: 0,
-            due_ms: u64::MAX,
-            former: Vec::new(),
-        });
+        let pending = self.pending.entry(offset).or_insert_with(|| Pending::ready(0));
         pending.attempts = pending.attempts.saturating_add(1);
         (pending.holder, pending.due_ms) = (holder, due_ms);
         let attempts = pending.attempts;
+        self.is_changed |= attempts > 1;
         if due_ms != u64::MAX {
             self.timed.insert((due_ms, offset));
         }

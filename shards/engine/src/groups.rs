@@ -1,11 +1,13 @@
 //! The groups of a shard's topics: commands to them, and the giving out at the end of a turn. On the core that owns them.
 
 use ringmain_model::limit::{GROUP_MEMBERS_MAX, GROUP_PULLS_MAX, GROUPS_PER_TOPIC_MAX};
-use ringmain_model::{GroupName, Offset, PartitionRef, Refusal};
+use ringmain_model::{GroupName, Offset, PartitionRef, Refusal, Storage};
+use ringmain_wal::Entry;
 
 use crate::command::{Effect, GroupAction, GroupStart, MemberNews, Now, Origin, Progress, Reply, SeekTo};
 use crate::group::{Given, Group, Joining};
 use crate::shard::Shard;
+use crate::shard_log::{Awaiting, storage_failed};
 use crate::topics::{Topic, deleted_meanwhile};
 
 impl Topic {
@@ -28,7 +30,11 @@ impl Topic {
         name: GroupName,
         start: GroupStart,
         next_epoch: &mut u64,
+        can_log: bool,
     ) -> Result<&mut Group, Refusal> {
+        if self.is_logged() && !can_log && !self.groups.contains_key(&name) {
+            return Err(storage_failed());
+        }
         if !self.groups.contains_key(&name) && self.groups.len() >= GROUPS_PER_TOPIC_MAX {
             return Err(Refusal::busy("this topic has as many groups as it may; delete some"));
         }
@@ -37,10 +43,11 @@ impl Topic {
             GroupStart::Tail => end,
             GroupStart::Offset(offset) => offset.clamp(log_start, end),
         };
-        let ack_wait_ms = self.config.ack_wait_ms;
+        let (ack_wait_ms, is_logged) = (self.config.ack_wait_ms, self.is_logged());
         Ok(self.groups.entry(name.clone()).or_insert_with(|| {
             *next_epoch += 1;
-            Group::new(name, *next_epoch - 1, start, ack_wait_ms)
+            let group = Group::new(name, *next_epoch - 1, start, ack_wait_ms);
+            if is_logged { group.unbegun() } else { group }
         }))
     }
 
@@ -62,25 +69,35 @@ impl Shard {
         name: GroupName,
         start: GroupStart,
         joining: Joining,
-    ) -> Reply {
-        let Some(topic) = self.topics.get_mut(&partition.incarnation) else {
-            return Reply::Refused(deleted_meanwhile());
-        };
+    ) -> Result<Option<Reply>, Refusal> {
+        let can_log = self.can_log();
+        let topic = self.topics.get_mut(&partition.incarnation).filter(|topic| !topic.is_ending);
+        let topic = topic.ok_or_else(deleted_meanwhile)?;
         let high_water = topic.log.high_water();
-        let group = match topic.group_or_begin(name, start, &mut self.next_epoch) {
-            Ok(group) => group,
-            Err(refusal) => return Reply::Refused(refusal),
-        };
+        let group = topic.group_or_begin(name, start, &mut self.next_epoch, can_log)?;
         if group.member_count() >= GROUP_MEMBERS_MAX {
-            return Reply::Refused(Refusal::busy("this group has as many members as it may"));
+            return Err(Refusal::busy("this group has as many members as it may"));
         }
+        let origin = joining.origin;
         group.join(joining);
         group.list(partition.incarnation, &mut self.listed_groups);
-        Reply::Joined { epoch: group.epoch(), high_water }
+        let reply = Reply::Joined { epoch: group.epoch(), high_water };
+        if group.is_begun() {
+            return Ok(Some(reply));
+        }
+        // A group that began at the tail and was forgotten would begin further on, and lose what came meanwhile.
+        group.answer_when_logged(origin, reply);
+        Ok(None)
+    }
+
+    /// Whether the log, if there is one, still takes something.
+    fn can_log(&self) -> bool {
+        self.log.as_ref().is_none_or(|log| !log.is_poisoned())
     }
 
     fn group_mut(&mut self, partition: PartitionRef, name: &GroupName) -> Result<&mut Group, Refusal> {
-        let topic = self.topics.get_mut(&partition.incarnation).ok_or_else(deleted_meanwhile)?;
+        let topic = self.topics.get_mut(&partition.incarnation).filter(|topic| !topic.is_ending);
+        let topic = topic.ok_or_else(deleted_meanwhile)?;
         let group = topic.groups.get_mut(name).ok_or_else(|| Refusal::group_not_found(name.as_str()))?;
         group.list(partition.incarnation, &mut self.listed_groups);
         Ok(group)
@@ -119,7 +136,7 @@ impl Shard {
     }
 
     pub(crate) fn list_groups(&self, partition: PartitionRef) -> Reply {
-        match self.topics.get(&partition.incarnation) {
+        match self.living(partition.incarnation) {
             Some(topic) => Reply::Groups(topic.group_stats()),
             None => Reply::Refused(deleted_meanwhile()),
         }
@@ -137,11 +154,18 @@ impl Shard {
     ) -> Option<Reply> {
         let outcome = match action {
             GroupAction::Stat => self.stat_group(partition, &name),
-            GroupAction::Delete => self.delete_group(partition, &name, effects),
+            GroupAction::Delete => match self.delete_group(origin, partition, &name, effects) {
+                Ok(None) => return None,
+                Ok(Some(reply)) => Ok(reply),
+                Err(refusal) => Err(refusal),
+            },
             GroupAction::Seek(to) => {
                 // What this turn admitted counts as published.
                 self.close_batch(partition, effects);
-                self.seek_group(partition, &name, to, effects)
+                match self.seek_group(partition, &name, to, effects) {
+                    Ok(reply) => return self.answer_when_logged(origin, partition, &name, reply),
+                    Err(refusal) => Err(refusal),
+                }
             }
             GroupAction::Pull { start, count, wait_ms } => {
                 self.close_batch(partition, effects);
@@ -157,11 +181,10 @@ impl Shard {
                 }
                 Reply::Noted
             }),
-            GroupAction::Ack { epoch, offsets } => self.group_mut(partition, &name).map(|group| {
-                let epoch = epoch.unwrap_or(group.epoch());
-                let new = offsets.into_iter().filter(|offset| group.ack(epoch, *offset, None)).count();
-                Reply::Acknowledged(new as u64)
-            }),
+            GroupAction::Ack { epoch, offsets } => match self.ack_by_hand(partition, &name, epoch, &offsets) {
+                Ok(reply) => return self.answer_when_logged(origin, partition, &name, reply),
+                Err(refusal) => Err(refusal),
+            },
             GroupAction::Nack { epoch, offsets, delay_ms } => self.group_mut(partition, &name).map(|group| {
                 let epoch = epoch.unwrap_or(group.epoch());
                 let nacked = |offset: &Offset| group.nack(epoch, *offset, None, now.monotonic_ms, delay_ms);
@@ -171,26 +194,73 @@ impl Shard {
         Some(outcome.unwrap_or_else(Reply::Refused))
     }
 
+    fn ack_by_hand(
+        &mut self,
+        partition: PartitionRef,
+        name: &GroupName,
+        epoch: Option<u64>,
+        offsets: &[Offset],
+    ) -> Result<Reply, Refusal> {
+        self.check_can_log(partition)?;
+        let group = self.group_mut(partition, name)?;
+        let epoch = epoch.unwrap_or(group.epoch());
+        let new = offsets.iter().filter(|offset| group.ack(epoch, **offset, None)).count();
+        Ok(Reply::Acknowledged(new as u64))
+    }
+
+    /// Refuses what a poisoned log could not keep.
+    fn check_can_log(&self, partition: PartitionRef) -> Result<(), Refusal> {
+        let is_logged = self.living(partition.incarnation).is_some_and(Topic::is_logged);
+        if is_logged && !self.can_log() { Err(storage_failed()) } else { Ok(()) }
+    }
+
+    /// Answers now in a memory topic, and when the log has what happened in a logged one.
+    fn answer_when_logged(
+        &mut self,
+        to: Origin,
+        partition: PartitionRef,
+        name: &GroupName,
+        reply: Reply,
+    ) -> Option<Reply> {
+        let topic = self.topics.get_mut(&partition.incarnation).filter(|topic| topic.is_logged());
+        let Some(group) = topic.and_then(|topic| topic.groups.get_mut(name)) else { return Some(reply) };
+        group.answer_when_logged(to, reply);
+        group.list(partition.incarnation, &mut self.listed_groups);
+        None
+    }
+
     fn stat_group(&self, partition: PartitionRef, name: &GroupName) -> Result<Reply, Refusal> {
-        let topic = self.topics.get(&partition.incarnation).ok_or_else(deleted_meanwhile)?;
+        let topic = self.living(partition.incarnation).ok_or_else(deleted_meanwhile)?;
         let group = topic.groups.get(name).ok_or_else(|| Refusal::group_not_found(name.as_str()))?;
         Ok(Reply::Group(Box::new(group.stats(topic.log.high_water().offset()))))
     }
 
     fn delete_group(
         &mut self,
+        origin: Origin,
         partition: PartitionRef,
         name: &GroupName,
         effects: &mut Vec<Effect>,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<Option<Reply>, Refusal> {
+        let topic = self.living(partition.incarnation).ok_or_else(deleted_meanwhile)?;
+        if !topic.groups.contains_key(name) {
+            return Err(Refusal::group_not_found(name.as_str()));
+        }
+        let is_logged = topic.is_logged();
+        if is_logged {
+            let entry = Entry::GroupDeleted { partition, group: name.clone() };
+            self.log_entry(&entry, Awaiting::Reply { to: origin, reply: Reply::Deleted })?;
+        }
         let topic = self.topics.get_mut(&partition.incarnation).ok_or_else(deleted_meanwhile)?;
         let mut group = topic.groups.remove(name).ok_or_else(|| Refusal::group_not_found(name.as_str()))?;
         self.due_groups.retain(|(_, of, group)| *of != partition.incarnation || group != name);
         for to in group.take_pulls() {
             effects.push(Effect::Reply { to, reply: Reply::Refused(Refusal::group_not_found(name.as_str())) });
         }
+        let refused = || Reply::Refused(Refusal::group_not_found(name.as_str()));
+        effects.extend(group.take_answers().into_iter().map(|(to, _)| Effect::Reply { to, reply: refused() }));
         effects.extend(group.members().map(|to| Effect::Tell { to, news: MemberNews::GroupDeleted }));
-        Ok(Reply::Deleted)
+        Ok((!is_logged).then_some(Reply::Deleted))
     }
 
     fn seek_group(
@@ -200,7 +270,9 @@ impl Shard {
         to: SeekTo,
         effects: &mut Vec<Effect>,
     ) -> Result<Reply, Refusal> {
-        let topic = self.topics.get_mut(&partition.incarnation).ok_or_else(deleted_meanwhile)?;
+        self.check_can_log(partition)?;
+        let topic = self.topics.get_mut(&partition.incarnation).filter(|topic| !topic.is_ending);
+        let topic = topic.ok_or_else(deleted_meanwhile)?;
         let target = topic.seek_target(to);
         let high_water = topic.log.high_water().offset();
         let group = topic.groups.get_mut(name).ok_or_else(|| Refusal::group_not_found(name.as_str()))?;
@@ -221,8 +293,10 @@ impl Shard {
         count: u32,
         until_ms: u64,
     ) -> Result<(), Refusal> {
-        let topic = self.topics.get_mut(&partition.incarnation).ok_or_else(deleted_meanwhile)?;
-        let group = topic.group_or_begin(name, start, &mut self.next_epoch)?;
+        let can_log = self.can_log();
+        let topic = self.topics.get_mut(&partition.incarnation).filter(|topic| !topic.is_ending);
+        let topic = topic.ok_or_else(deleted_meanwhile)?;
+        let group = topic.group_or_begin(name, start, &mut self.next_epoch, can_log)?;
         if group.pull_count() >= GROUP_PULLS_MAX {
             return Err(Refusal::busy("as many fetches of this group wait as may"));
         }
@@ -235,9 +309,18 @@ impl Shard {
     pub(crate) fn serve_groups(&mut self, now: Now, effects: &mut Vec<Effect>) {
         let mut given = Vec::new();
         for (incarnation, name) in std::mem::take(&mut self.listed_groups) {
-            let Some(topic) = self.topics.get_mut(&incarnation) else { continue };
+            let Some(topic) = self.topics.get_mut(&incarnation).filter(|topic| !topic.is_ending) else { continue };
             let Some(group) = topic.groups.get_mut(&name) else { continue };
             group.unlist();
+            if !group.is_begun() {
+                // It is listed again when the log has it.
+                if group.take_changed()
+                    && let Some(log) = &mut self.log
+                {
+                    log.note_unlogged(now, incarnation, group);
+                }
+                continue;
+            }
             group.free_due(now.monotonic_ms);
             group.give_out(&topic.log, now.monotonic_ms, &mut given);
             group.end_pulls(now.monotonic_ms, &mut given);
@@ -248,6 +331,12 @@ impl Shard {
                     Effect::Reply { to, reply: Reply::Pulled { partition, group: name.clone(), epoch, assignments } }
                 }
             }));
+            if topic.config.storage == Storage::Wal
+                && group.take_changed()
+                && let Some(log) = &mut self.log
+            {
+                log.note_unlogged(now, incarnation, group);
+            }
             let due_ms = group.next_due_ms();
             if let Some(due_ms) = due_ms.filter(|due_ms| group.scheduled_ms.is_none_or(|scheduled| *due_ms < scheduled))
             {

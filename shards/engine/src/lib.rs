@@ -4,14 +4,18 @@
 //! depends on nothing but its arguments, so that a simulation replays from a seed.
 
 mod acked;
+mod checkpoint;
 mod command;
 mod group;
+mod group_stored;
 mod groups;
 mod log;
 mod opening;
 mod publish;
 mod read;
+mod replay;
 mod shard;
+mod shard_log;
 mod topics;
 
 #[cfg(test)]

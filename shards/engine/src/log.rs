@@ -6,11 +6,11 @@ use ringmain_model::limit::{LIVE_WINDOW_BYTES_PER_SHARD, LIVE_WINDOW_BYTES_PER_T
 use ringmain_model::{
     CoreId, DurableOffset, HighWaterMark, LogEnd, LogStart, Message, Offset, PartitionRef, Retention,
 };
-use ringmain_wal::{BatchBuilder, BatchSpace, RecordBatch};
+use ringmain_wal::{BatchBuilder, BatchSpace, Entry, RecordBatch};
 
 use crate::command::{Interest, Origin};
 
-/// A publish that was admitted and waits for its batch to be durable.
+/// A publish that was admitted and waits for its batch to be durable. One that was answered before waits for nothing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiting {
     pub(crate) origin: Origin,
@@ -27,38 +27,48 @@ pub(crate) struct PartitionLog {
     batches: VecDeque<RecordBatch>,
     open: Option<BatchBuilder>,
     waiting: Vec<Waiting>,
+    /// Bytes that the shard's log reserved for the open batch.
+    reserved: usize,
+    /// Closed batches that are not durable yet, with the publishes that wait for them.
+    unsynced: VecDeque<(RecordBatch, Vec<Waiting>)>,
+    /// The records live in the shard's log and not in memory alone.
+    is_logged: bool,
     log_start: LogStart,
     high_water: HighWaterMark,
     durable: DurableOffset,
     log_end: LogEnd,
     /// Bytes of all closed batches, the live window included.
     closed_bytes: u64,
-    /// Bytes of the batches that lie wholly below the log start.
+    /// Bytes of the batches that may be let go of: what lies wholly below the log start, or is in topic segments.
     window_bytes: u64,
     /// Cores that want batches, and their subscribers; short, so a list.
     interest: Vec<(CoreId, u32)>,
 }
 
-/// Bytes of one shard's logs, kept beside them because its bounds are the shard's.
+/// Bytes of one shard's logs in memory, kept beside them because its bounds are the shard's.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct ShardBytes {
-    /// Closed batches. A turn may admit beyond the bound what its open batches hold: the lanes bound that.
-    pub(crate) kept: u64,
-    /// Batches below their log's start.
+    /// What memory topics keep. A turn may admit beyond the bound what its open batches hold: the lanes bound that.
+    pub(crate) memory: u64,
+    /// What logged topics keep in memory because no topic segment has it; the log's size bounds it.
+    pub(crate) tails: u64,
+    /// Batches that may be let go of, of all topics.
     pub(crate) windows: u64,
 }
 
 impl ShardBytes {
-    /// What retention keeps.
-    pub(crate) fn retained(&self) -> u64 {
-        self.kept - self.windows
+    fn kept_by(&mut self, is_logged: bool) -> &mut u64 {
+        if is_logged { &mut self.tails } else { &mut self.memory }
     }
 }
 
 impl PartitionLog {
-    pub(crate) fn new(partition: PartitionRef) -> Self {
+    pub(crate) fn new(partition: PartitionRef, is_logged: bool) -> Self {
         Self {
             partition,
+            reserved: 0,
+            unsynced: VecDeque::new(),
+            is_logged,
             batches: VecDeque::new(),
             open: None,
             waiting: Vec::new(),
@@ -107,28 +117,87 @@ impl PartitionLog {
         self.open.as_ref().is_some_and(|open| open.space_for(message) == BatchSpace::Full)
     }
 
-    /// Gives an admitted message its offset.
-    pub(crate) fn append(&mut self, message: &Message, time_us: i64, origin: Origin) {
+    /// Bytes to reserve in the shard's log for one more message.
+    pub(crate) fn bytes_to_reserve(&self, message: &Message) -> usize {
+        Entry::bytes_to_reserve(message, self.open.is_none())
+    }
+
+    /// Gives an admitted message its offset. `origin` is who waits for it to be durable.
+    pub(crate) fn append(&mut self, message: &Message, time_us: i64, origin: Option<Origin>) -> Offset {
         let bytes_hint = self.batches.back().map_or(0, |last| last.bytes().len() + last.bytes().len() / 16);
         let open =
             self.open.get_or_insert_with(|| BatchBuilder::new(self.partition, self.log_end.offset(), bytes_hint));
         let offset = open.push(message, time_us);
         self.log_end.advance(open.end());
-        self.waiting.push(Waiting { origin, offset, time_us });
+        self.waiting.extend(origin.map(|origin| Waiting { origin, offset, time_us }));
+        offset
     }
 
-    /// Closes the open batch and returns it with the publishes that waited for it.
-    pub(crate) fn close_batch(&mut self, shard: &mut ShardBytes) -> Option<(RecordBatch, Vec<Waiting>)> {
+    /// Notes that the shard's log has room for `bytes` more of the open batch.
+    pub(crate) fn reserve(&mut self, bytes: usize) {
+        self.reserved += bytes;
+    }
+
+    /// Closes the open batch: it waits to be durable from now on. Gives it with the bytes that were reserved for it.
+    pub(crate) fn close_batch(&mut self) -> Option<(RecordBatch, usize)> {
         let batch = self.open.take()?.finish()?;
+        self.unsynced.push_back((batch.clone(), std::mem::take(&mut self.waiting)));
+        Some((batch, std::mem::take(&mut self.reserved)))
+    }
+
+    /// The oldest closed batch is durable, and so visible: gives it with the publishes that waited for it. In memory topics that is
+    /// so as soon as it is closed.
+    pub(crate) fn batch_durable(&mut self, shard: &mut ShardBytes) -> Option<(RecordBatch, Vec<Waiting>)> {
+        let (batch, waiting) = self.unsynced.pop_front()?;
+        self.keep(batch.clone(), shard);
+        // Each mark checks its order.
+        self.durable.advance(batch.end());
+        self.high_water.advance(self.durable.offset());
+        Some((batch, waiting))
+    }
+
+    fn keep(&mut self, batch: RecordBatch, shard: &mut ShardBytes) {
         let bytes = byte_count(&batch);
         self.closed_bytes += bytes;
-        shard.kept += bytes;
-        self.batches.push_back(batch.clone());
-        // In memory, durability is immediate: the three marks move together, and each checks its order.
-        self.durable.advance(self.log_end.offset());
-        self.high_water.advance(self.durable.offset());
-        assert_eq!(batch.end(), self.high_water.offset(), "a closed batch ends at the high-water mark");
-        Some((batch, std::mem::take(&mut self.waiting)))
+        *shard.kept_by(self.is_logged) += bytes;
+        self.batches.push_back(batch);
+    }
+
+    /// What only the shard's log has of the records: the partition, from which offset, up to which.
+    pub(crate) fn tail(&self) -> Option<(PartitionRef, Offset, Offset)> {
+        let from = self.log_start.offset();
+        let end = self.high_water.offset();
+        (from < end).then_some((self.partition, from, end))
+    }
+
+    /// The visible batch that holds `offset`, or the first one after it.
+    pub(crate) fn first_batch_from(&self, offset: Offset) -> Option<&RecordBatch> {
+        self.batches.get(self.batches.partition_point(|batch| batch.end() <= offset))
+    }
+
+    /// The log as it was stored: what is kept of it, in order, and its end.
+    pub(crate) fn restore(
+        &mut self,
+        log_start: Offset,
+        log_end: Offset,
+        batches: impl Iterator<Item = RecordBatch>,
+        shard: &mut ShardBytes,
+    ) {
+        self.log_start.advance(log_start);
+        self.log_end.advance(log_end);
+        self.durable.advance(log_end);
+        self.high_water.advance(log_end);
+        for batch in batches {
+            self.keep(batch, shard);
+        }
+    }
+
+    /// Nothing that is not durable ever will be: gives the publishes that waited.
+    pub(crate) fn give_up_unsynced(&mut self) -> Vec<Waiting> {
+        self.open = None;
+        self.reserved = 0;
+        let closed = self.unsynced.drain(..).flat_map(|(_, waiting)| waiting);
+        closed.chain(self.waiting.drain(..)).collect()
     }
 
     /// Moves the log start as far as retention demands, and lets go of what no reader may ask for any more.
@@ -155,6 +224,7 @@ impl PartitionLog {
         let bytes: u64 = below.map(byte_count).sum();
         self.window_bytes += bytes;
         shard.windows += bytes;
+        *shard.kept_by(self.is_logged) -= bytes;
     }
 
     fn trim_window(&mut self, shard: &mut ShardBytes) {
@@ -169,7 +239,6 @@ impl PartitionLog {
             self.window_bytes -= bytes;
             self.closed_bytes -= bytes;
             shard.windows -= bytes;
-            shard.kept -= bytes;
             self.batches.pop_front();
         }
         // A log that shrank gives its table back, so that 100 000 once busy topics do not add up.
@@ -180,7 +249,7 @@ impl PartitionLog {
 
     /// Takes all bytes of this log out of the shard's sums; for a log that is thrown away.
     pub(crate) fn forget(&self, shard: &mut ShardBytes) {
-        shard.kept -= self.closed_bytes;
+        *shard.kept_by(self.is_logged) -= self.kept_bytes();
         shard.windows -= self.window_bytes;
     }
 

@@ -1,13 +1,17 @@
 //! Opens a shard's directory: slots, log, replay, and the shard that goes on from there. Decisions on the opening thread.
 
 use bytes::Bytes;
-use ringmain_model::ShardId;
+use ringmain_model::{Incarnation, ShardId, TopicName};
 use ringmain_wal::{
-    Completion, Effect as FileEffect, FileName, Finding, LogSettings, OpenRefused, OperationId, SlotName, SlotsRefused,
+    Completion, Effect as FileEffect, FileName, Finding, LogOpener, LogSettings, LogWriter, OpenOutput, OpenRefused,
+    Opened, OperationId, SlotName, SlotWriter, Slots, SlotsRefused, choose_slot,
 };
 
-use crate::command::Effect;
+use crate::checkpoint::Checkpointing;
+use crate::command::{Effect, Now};
+use crate::replay::Replay;
 use crate::shard::{Shard, ShardSettings};
+use crate::shard_log::ShardLog;
 
 /// How a shard stores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -120,8 +124,12 @@ pub struct OpeningReport {
 /// Opens one shard.
 #[derive(Debug)]
 pub struct ShardOpener {
-    id: ShardId,
-    settings: ShardSettings,
+    storage: StorageSettings,
+    slots: Slots,
+    opener: LogOpener,
+    shard: Option<Shard>,
+    replay: Replay,
+    report: OpeningReport,
 }
 
 impl ShardOpener {
@@ -133,48 +141,96 @@ impl ShardOpener {
     pub fn new(
         id: ShardId,
         settings: ShardSettings,
-        _storage: StorageSettings,
-        _files: &[(FileName, u64)],
-        _slots: [Option<Bytes>; 2],
+        storage: StorageSettings,
+        files: &[(FileName, u64)],
+        slots: &[Option<Bytes>; 2],
     ) -> Result<Self, SlotsRefused> {
-        Ok(Self { id, settings })
+        let slots = choose_slot(id, slots[0].as_ref(), slots[1].as_ref())?;
+        let checkpoint = slots.newer.as_ref().map(|(_, content)| &content.checkpoint);
+        let opener = LogOpener::new(id, checkpoint, files);
+        let (mut shard, mut replay) = (Shard::new(id, settings), Replay::default());
+        if let Some(checkpoint) = checkpoint {
+            shard.replay_checkpoint(checkpoint, &mut replay);
+        }
+        let report = OpeningReport {
+            damaged_slot: slots.damaged,
+            checkpoint: slots.newer.as_ref().map(|(_, content)| content.sequence),
+            ..OpeningReport::default()
+        };
+        Ok(Self { storage, slots, opener, shard: Some(shard), replay, report })
     }
 
     /// Begins.
     pub fn start(&mut self, out: &mut Vec<OpeningOutput>) {
-        let shard = Shard::new(self.id, self.settings);
-        out.push(OpeningOutput::Opened(Box::new(OpenedShard {
-            shard,
-            effects: Vec::new(),
-            report: OpeningReport::default(),
-        })));
+        let mut outputs = Vec::new();
+        self.opener.start(&mut outputs);
+        self.take(outputs, out);
     }
 
     /// Takes the result of an operation.
-    pub fn completed(&mut self, _operation: OperationId, _completion: &Completion, _out: &mut Vec<OpeningOutput>) {}
+    pub fn completed(&mut self, operation: OperationId, completion: &Completion, out: &mut Vec<OpeningOutput>) {
+        let mut outputs = Vec::new();
+        self.opener.completed(operation, completion, &mut outputs);
+        self.take(outputs, out);
+    }
+
+    fn take(&mut self, outputs: Vec<OpenOutput>, out: &mut Vec<OpeningOutput>) {
+        for output in outputs {
+            match output {
+                OpenOutput::Do { operation, effect } => out.push(OpeningOutput::Do { operation, effect }),
+                OpenOutput::Entry { entry, .. } => {
+                    if let Some(shard) = &mut self.shard {
+                        shard.replay(entry, &mut self.replay);
+                    }
+                }
+                OpenOutput::Finding(finding) => self.report.findings.push(finding),
+                OpenOutput::Refused(refused) => out.push(OpeningOutput::Refused(refused)),
+                OpenOutput::Opened(opened) => {
+                    let opened = self.shard.take().map(|shard| self.finish(shard, opened));
+                    out.extend(opened.map(|opened| OpeningOutput::Opened(Box::new(opened))));
+                }
+            }
+        }
+    }
+
+    fn finish(&mut self, mut shard: Shard, opened: Opened) -> OpenedShard {
+        let mut report = std::mem::take(&mut self.report);
+        shard.replayed(std::mem::take(&mut self.replay), &mut report);
+        let (mut log_outputs, mut slot_outputs) = (Vec::new(), Vec::new());
+        let writer = LogWriter::new(self.storage.log, opened, &mut log_outputs);
+        let slots = SlotWriter::new(shard.id(), &self.slots, &mut slot_outputs);
+        let slots_valid = usize::from(self.slots.newer.is_some()) + usize::from(self.slots.older.is_some());
+        let mut log = ShardLog::new(self.storage, writer, slots, Checkpointing::new(slots_valid));
+        (log.log_outputs, log.slot_outputs) = (log_outputs, slot_outputs);
+        shard.log = Some(Box::new(log));
+        let mut effects = Vec::new();
+        shard.settle_log(Now::default(), &mut effects);
+        OpenedShard { shard, effects, report }
+    }
 }
 
 impl Shard {
     /// How the shard's storage stands.
     #[must_use]
     pub fn storage_state(&self) -> StorageState {
-        StorageState::Memory
+        self.log.as_ref().map_or(StorageState::Memory, |log| log.state)
     }
 
     /// Counts of the shard's storage.
     #[must_use]
     pub fn storage_stats(&self) -> StorageStats {
-        StorageStats::default()
+        let stats = self.log.as_ref().map(|log| log.stats).unwrap_or_default();
+        StorageStats { tail_bytes: self.bytes.tails, ..stats }
     }
 
     /// Whether everything admitted is durable, or never will be: the process may end.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        true
+        self.log.as_ref().is_none_or(|log| log.is_settled())
     }
 
     /// The topics of the shard, for the placement tables of a start.
-    pub fn placements(&self) -> impl Iterator<Item = (&ringmain_model::TopicName, ringmain_model::Incarnation)> {
+    pub fn placements(&self) -> impl Iterator<Item = (&TopicName, Incarnation)> {
         self.names.iter().map(|(name, incarnation)| (name, *incarnation))
     }
 }

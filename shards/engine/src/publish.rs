@@ -1,9 +1,12 @@
-//! Admission of messages, and the closing of batches that makes them visible. On the core that owns the shard.
+//! Admission of messages, and the batches that make them visible. On the core that owns the shard.
 
-use ringmain_model::{Message, PartitionRef, Refusal, RefusalKind};
+use ringmain_model::{Message, Offset, PartitionRef, Refusal, RefusalKind};
+use ringmain_wal::NotAdmitted;
 
 use crate::command::{AnswerWhen, Effect, Now, Origin, Reply};
+use crate::opening::StorageState;
 use crate::shard::Shard;
+use crate::shard_log::{no_log, storage_failed};
 use crate::topics::deleted_meanwhile;
 
 impl Shard {
@@ -13,21 +16,39 @@ impl Shard {
         origin: Origin,
         partition: PartitionRef,
         message: &Message,
-        _answer: AnswerWhen,
+        answer: AnswerWhen,
         effects: &mut Vec<Effect>,
     ) {
         // Refusals come before an offset exists; after admission the message's outcome is the batch's.
-        let refusal = match self.topics.get(&partition.incarnation) {
-            None => Some(deleted_meanwhile()),
-            // Live windows have a bound of their own and make way by themselves.
-            Some(_) if self.bytes.retained() + message.bytes() as u64 > self.settings.memory_bytes_max => {
-                Some(storage_full())
+        let admitted = match self.living(partition.incarnation) {
+            None => Err(deleted_meanwhile()),
+            Some(topic) if topic.is_logged() => {
+                self.append_logged(now, origin, partition, message, answer).map(|offset| {
+                    // Who does not wait for the disk is answered now.
+                    (answer == AnswerWhen::Appended).then_some(offset)
+                })
             }
-            Some(_) => None,
+            Some(_) => self.append_in_memory(now, origin, partition, message, effects).map(|()| None),
         };
-        if let Some(refusal) = refusal {
-            effects.push(Effect::Reply { to: origin, reply: Reply::Refused(refusal) });
-            return;
+        let reply = match admitted {
+            Err(refusal) => Reply::Refused(refusal),
+            Ok(Some(offset)) => Reply::Published { offset, time_us: now.unix_us },
+            Ok(None) => return,
+        };
+        effects.push(Effect::Reply { to: origin, reply });
+    }
+
+    fn append_in_memory(
+        &mut self,
+        now: Now,
+        origin: Origin,
+        partition: PartitionRef,
+        message: &Message,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), Refusal> {
+        // Live windows have a bound of their own and make way by themselves.
+        if self.bytes.memory + message.bytes() as u64 > self.settings.memory_bytes_max {
+            return Err(memory_full());
         }
         if self.topics.get(&partition.incarnation).is_some_and(|topic| topic.log.is_full_for(message)) {
             self.close_batch(partition, effects);
@@ -36,11 +57,52 @@ impl Shard {
             if !topic.log.is_dirty() {
                 self.dirty.push(partition);
             }
-            topic.log.append(message, now.unix_us, origin);
+            topic.log.append(message, now.unix_us, Some(origin));
+        }
+        Ok(())
+    }
+
+    /// Room in the log comes first, then the offset: what has one is never refused.
+    fn append_logged(
+        &mut self,
+        now: Now,
+        origin: Origin,
+        partition: PartitionRef,
+        message: &Message,
+        answer: AnswerWhen,
+    ) -> Result<Offset, Refusal> {
+        if self.topics.get(&partition.incarnation).is_some_and(|topic| topic.log.is_full_for(message)) {
+            self.close_logged_batch(partition);
+        }
+        let mut has_closed = false;
+        loop {
+            let topic = self.topics.get_mut(&partition.incarnation).ok_or_else(deleted_meanwhile)?;
+            let log = self.log.as_mut().ok_or_else(no_log)?;
+            if log.is_poisoned() {
+                return Err(storage_failed());
+            }
+            let bytes = topic.log.bytes_to_reserve(message);
+            match log.writer.reserve(bytes, &mut log.log_outputs) {
+                Ok(()) => {
+                    log.state = StorageState::Open;
+                    if !topic.log.is_dirty() {
+                        log.dirty.push(partition);
+                    }
+                    topic.log.reserve(bytes);
+                    let waits = (answer == AnswerWhen::Durable).then_some(origin);
+                    return Ok(topic.log.append(message, now.unix_us, waits));
+                }
+                // What is reserved is used, and the next commit batch begins.
+                Err(NotAdmitted::BatchFull) if !has_closed => {
+                    has_closed = true;
+                    self.close_logged_batches();
+                }
+                Err(why) => return Err(log.not_admitted(why)),
+            }
         }
     }
 
-    /// Closes all open batches: the end of a turn.
+    /// Closes all open batches of memory topics: the end of a turn.
     pub(crate) fn close_batches(&mut self, effects: &mut Vec<Effect>) {
         // Taken and given back, so that the list keeps its memory.
         let mut dirty = std::mem::take(&mut self.dirty);
@@ -50,10 +112,19 @@ impl Shard {
         self.dirty = dirty;
     }
 
-    /// Closes one partition's open batch, if there is one: its publishes are answered, its records become visible.
+    /// Closes the open batch of a memory topic, if there is one: closed is durable there. A logged topic's batch closes when the
+    /// log takes it.
     pub(crate) fn close_batch(&mut self, partition: PartitionRef, effects: &mut Vec<Effect>) {
         let Some(topic) = self.topics.get_mut(&partition.incarnation) else { return };
-        let Some((batch, waiting)) = topic.log.close_batch(&mut self.bytes) else { return };
+        if !topic.is_logged() && topic.log.close_batch().is_some() {
+            self.batch_durable(partition, effects);
+        }
+    }
+
+    /// A batch is durable: its publishes are answered, its records become visible.
+    pub(crate) fn batch_durable(&mut self, partition: PartitionRef, effects: &mut Vec<Effect>) {
+        let Some(topic) = self.topics.get_mut(&partition.incarnation) else { return };
+        let Some((batch, waiting)) = topic.log.batch_durable(&mut self.bytes) else { return };
         let start = topic.log.log_start();
         topic.log.retain(&topic.config.retention, &mut self.bytes);
         if topic.log.log_start() > start {
@@ -67,12 +138,15 @@ impl Shard {
             reply: Reply::Published { offset: publish.offset, time_us: publish.time_us },
         });
         effects.extend(replies);
+        if topic.is_ending {
+            return;
+        }
         let interest = topic.log.interest().iter();
         effects.extend(interest.map(|(core, _)| Effect::Push { core: *core, batch: batch.clone() }));
     }
 }
 
-fn storage_full() -> Refusal {
+fn memory_full() -> Refusal {
     Refusal::new(
         RefusalKind::StorageFull,
         "the memory set aside for messages is used up: nothing was stored; lower retention, delete topics, or raise RINGMAIN_MEMORY_BYTES",

@@ -15,7 +15,7 @@ impl Shard {
         records_max: u64,
         following: bool,
     ) -> Reply {
-        let Some(topic) = self.topics.get(&partition.incarnation) else {
+        let Some(topic) = self.living(partition.incarnation) else {
             return Reply::Refused(deleted_meanwhile());
         };
         let high_water = topic.log.high_water();
@@ -33,7 +33,7 @@ impl Shard {
     ) -> Reply {
         // What this turn admitted is closed first, so that pushes begin exactly at the high-water mark of the answer.
         self.close_batch(partition, effects);
-        let Some(topic) = self.topics.get_mut(&partition.incarnation) else {
+        let Some(topic) = self.topics.get_mut(&partition.incarnation).filter(|topic| !topic.is_ending) else {
             return Reply::Refused(deleted_meanwhile());
         };
         topic.log.set_interest(core, interest, &mut self.bytes);

@@ -6,9 +6,10 @@ use hashbrown::HashMap;
 use ringmain_model::limit::SHARD_MEMORY_BYTES_DEFAULT;
 use ringmain_model::{GroupName, Incarnation, Offset, PartitionRef, ShardId, TopicName};
 
-use crate::command::{Command, Effect, Event, Now, Origin};
+use crate::command::{Command, Effect, Event, Now, Origin, Reply};
 use crate::group::Joining;
 use crate::log::ShardBytes;
+use crate::shard_log::ShardLog;
 use crate::topics::{Announcement, Topic};
 
 /// What a shard is told when it is made.
@@ -36,6 +37,8 @@ pub struct Shard {
     /// Partitions with an open batch, in the order in which they opened it.
     pub(crate) dirty: Vec<PartitionRef>,
     pub(crate) bytes: ShardBytes,
+    /// What logged topics need; none when the broker has no data directory.
+    pub(crate) log: Option<Box<ShardLog>>,
     /// Groups that may have something to give out, in the order in which they got it.
     pub(crate) listed_groups: Vec<(Incarnation, GroupName)>,
     /// Groups by the time at which to look at them; at most one entry each.
@@ -59,6 +62,7 @@ impl Shard {
             names: HashMap::new(),
             dirty: Vec::new(),
             bytes: ShardBytes::default(),
+            log: None,
             listed_groups: Vec::new(),
             due_groups: BTreeSet::new(),
             announcements: HashMap::new(),
@@ -76,13 +80,15 @@ impl Shard {
     /// Whether something waits for the end of the turn.
     #[must_use]
     pub fn is_dirty(&self) -> bool {
-        !self.dirty.is_empty() || !self.listed_groups.is_empty()
+        !self.dirty.is_empty() || !self.listed_groups.is_empty() || self.log.as_ref().is_some_and(|log| log.is_dirty())
     }
 
     /// When [`Event::TimePassed`] is wanted, monotonic milliseconds.
     #[must_use]
     pub fn next_due_ms(&self) -> Option<u64> {
-        self.due_groups.first().map(|(due_ms, ..)| *due_ms)
+        let groups = self.due_groups.first().map(|(due_ms, ..)| *due_ms);
+        let log = self.log.as_ref().and_then(|log| log.next_due_ms());
+        groups.into_iter().chain(log).min()
     }
 
     /// The log end of a topic that this shard owns: the offset that its next record gets.
@@ -93,14 +99,21 @@ impl Shard {
 
     /// Takes one event at the time `now` and appends what follows from it to `effects`.
     pub fn handle(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>) {
+        self.take_event(now, event, effects);
+        // What an event gave the log to write is not left lying until the next one.
+        self.settle_log(now, effects);
+    }
+
+    fn take_event(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>) {
         match event {
             Event::Asked { origin, command } => self.asked(now, origin, command, effects),
             Event::Placed { change } => self.placed(change, effects),
-            Event::FileDone { .. } => {}
+            Event::FileDone { operation, completion } => self.file_done(now, operation, &completion, effects),
             Event::TimePassed => self.list_due_groups(now),
             Event::TurnEnded => {
                 self.close_batches(effects);
                 self.serve_groups(now, effects);
+                self.end_log_turn(now, effects);
             }
         }
     }
@@ -128,8 +141,9 @@ impl Shard {
                 // What this turn admitted becomes visible first, so that the tail is where the answer says.
                 self.close_batch(partition, effects);
                 let joining = Joining { origin, in_flight_max, acks_by_sending };
-                let reply = self.join(partition, group, start, joining);
-                effects.push(Effect::Reply { to: origin, reply });
+                let reply =
+                    self.join(partition, group, start, joining).unwrap_or_else(|refusal| Some(Reply::Refused(refusal)));
+                effects.extend(reply.map(|reply| Effect::Reply { to: origin, reply }));
             }
             Command::Leave { partition, group } => {
                 let reply = self.leave(origin, partition, &group);

@@ -2,12 +2,14 @@
 
 use hashbrown::HashMap;
 use ringmain_model::limit::TOPICS_PER_SHARD_MAX;
-use ringmain_model::{GroupName, Incarnation, PartitionRef, Refusal, RefusalKind, TopicConfig, TopicName};
+use ringmain_model::{GroupName, Incarnation, PartitionRef, Refusal, RefusalKind, Storage, TopicConfig, TopicName};
+use ringmain_wal::{Entry, TopicCreated};
 
 use crate::command::{Effect, GroupStats, Now, Origin, PlacementChange, Reply, TopicStats};
 use crate::group::Group;
 use crate::log::PartitionLog;
 use crate::shard::Shard;
+use crate::shard_log::Awaiting;
 
 /// One life of a topic.
 #[derive(Debug)]
@@ -19,9 +21,16 @@ pub(crate) struct Topic {
     pub(crate) groups: HashMap<GroupName, Group>,
     /// Messages that its groups lost to retention, deleted groups included.
     pub(crate) lost: u64,
+    /// Its delete is in the log and not durable yet: nobody reaches it any more.
+    pub(crate) is_ending: bool,
 }
 
 impl Topic {
+    /// Whether its records live in the shard's log.
+    pub(crate) fn is_logged(&self) -> bool {
+        self.config.storage == Storage::Wal
+    }
+
     /// How its groups stand, by name.
     pub(crate) fn group_stats(&self) -> Vec<GroupStats> {
         let high_water = self.log.high_water().offset();
@@ -64,41 +73,96 @@ impl Shard {
         } else {
             None
         };
-        if let Some(refusal) = refusal {
+        let placement = PlacementChange::Add { name: name.clone(), incarnation, shard: self.id };
+        let is_logged = config.storage == Storage::Wal;
+        let outcome = match refusal {
+            Some(refusal) => Err(refusal),
+            None if is_logged => {
+                let created =
+                    TopicCreated { incarnation, name: name.clone(), created_us: now.unix_us, partitions: 1, config };
+                let awaiting = Awaiting::Create { origin, placement: placement.clone(), incarnation };
+                self.log_entry(&Entry::TopicCreated(created), awaiting)
+            }
+            None => Ok(()),
+        };
+        if let Err(refusal) = outcome {
             effects.push(Effect::Reply { to: origin, reply: Reply::Refused(refusal) });
             return;
         }
-        let log = PartitionLog::new(PartitionRef { incarnation, partition: 0 });
-        self.names.insert(name.clone(), incarnation);
-        self.topics.insert(
-            incarnation,
-            Topic { name: name.clone(), config, created_us: now.unix_us, log, groups: HashMap::new(), lost: 0 },
-        );
-        if let Some(stats) = self.stats_of(incarnation) {
-            let placement = PlacementChange::Add { name, incarnation, shard: self.id };
+        self.insert_topic(name, incarnation, config, now.unix_us);
+        if let Some(stats) = self.stats_of(incarnation).filter(|_| !is_logged) {
             self.announce(origin, placement, Reply::Created(Box::new(stats)), effects);
         }
     }
 
+    pub(crate) fn insert_topic(
+        &mut self,
+        name: TopicName,
+        incarnation: Incarnation,
+        config: TopicConfig,
+        created_us: i64,
+    ) {
+        let is_logged = config.storage == Storage::Wal;
+        let log = PartitionLog::new(PartitionRef { incarnation, partition: 0 }, is_logged);
+        self.names.insert(name.clone(), incarnation);
+        let topic = Topic { name, config, created_us, log, groups: HashMap::new(), lost: 0, is_ending: false };
+        self.topics.insert(incarnation, topic);
+    }
+
+    /// The topic, unless its end has begun.
+    pub(crate) fn living(&self, incarnation: Incarnation) -> Option<&Topic> {
+        self.topics.get(&incarnation).filter(|topic| !topic.is_ending)
+    }
+
     pub(crate) fn delete(&mut self, origin: Origin, name: &TopicName, effects: &mut Vec<Effect>) {
-        let Some(incarnation) = self.names.remove(name) else {
+        let Some(incarnation) = self.names.get(name).copied() else {
             effects.push(Effect::Reply { to: origin, reply: Reply::Refused(Refusal::topic_not_found(name.as_str())) });
             return;
         };
+        let placement = PlacementChange::Remove { name: name.clone(), incarnation };
+        if self.topics.get(&incarnation).is_some_and(Topic::is_logged) {
+            let awaiting = Awaiting::Delete { origin, placement, incarnation };
+            let entry = Entry::TopicDeleted { incarnation, name: name.clone() };
+            match self.log_entry(&entry, awaiting) {
+                Ok(()) => self.begin_end(name, incarnation, effects),
+                Err(refusal) => effects.push(Effect::Reply { to: origin, reply: Reply::Refused(refusal) }),
+            }
+            return;
+        }
         // What was admitted before the delete is answered as stored: it was, for a moment.
         self.close_batch(PartitionRef { incarnation, partition: 0 }, effects);
-        if let Some(mut topic) = self.topics.remove(&incarnation) {
-            topic.log.forget(&mut self.bytes);
-            self.due_groups.retain(|(_, of, _)| *of != incarnation);
-            for to in topic.groups.values_mut().flat_map(Group::take_pulls) {
-                effects.push(Effect::Reply { to, reply: Reply::Refused(deleted_meanwhile()) });
-            }
-        }
-        let placement = PlacementChange::Remove { name: name.clone(), incarnation };
+        self.begin_end(name, incarnation, effects);
+        self.end_topic(incarnation, effects);
         self.announce(origin, placement, Reply::Deleted, effects);
     }
 
-    fn announce(&mut self, origin: Origin, placement: PlacementChange, reply: Reply, effects: &mut Vec<Effect>) {
+    /// From now on nobody reaches the topic.
+    fn begin_end(&mut self, name: &TopicName, incarnation: Incarnation, effects: &mut Vec<Effect>) {
+        self.names.remove(name);
+        self.due_groups.retain(|(_, of, _)| *of != incarnation);
+        let Some(topic) = self.topics.get_mut(&incarnation) else { return };
+        topic.is_ending = true;
+        for group in topic.groups.values_mut() {
+            let refused = || Reply::Refused(deleted_meanwhile());
+            effects.extend(group.take_pulls().into_iter().map(|to| Effect::Reply { to, reply: refused() }));
+            effects.extend(group.take_answers().into_iter().map(|(to, _)| Effect::Reply { to, reply: refused() }));
+        }
+    }
+
+    /// Its data goes.
+    pub(crate) fn end_topic(&mut self, incarnation: Incarnation, _effects: &mut Vec<Effect>) {
+        if let Some(topic) = self.topics.remove(&incarnation) {
+            topic.log.forget(&mut self.bytes);
+        }
+    }
+
+    pub(crate) fn announce(
+        &mut self,
+        origin: Origin,
+        placement: PlacementChange,
+        reply: Reply,
+        effects: &mut Vec<Effect>,
+    ) {
         let change = self.next_change;
         self.next_change += 1;
         self.announcements.insert(change, Announcement { cores_left: self.settings.cores, origin, reply });
@@ -123,12 +187,13 @@ impl Shard {
     }
 
     pub(crate) fn list(&self, origin: Origin, effects: &mut Vec<Effect>) {
-        let stats = self.topics.keys().filter_map(|incarnation| self.stats_of(*incarnation)).collect();
+        let living = self.topics.iter().filter(|(_, topic)| !topic.is_ending);
+        let stats = living.filter_map(|(incarnation, _)| self.stats_of(*incarnation)).collect();
         effects.push(Effect::Reply { to: origin, reply: Reply::Listed(stats) });
     }
 
-    fn stats_of(&self, incarnation: Incarnation) -> Option<TopicStats> {
-        let topic = self.topics.get(&incarnation)?;
+    pub(crate) fn stats_of(&self, incarnation: Incarnation) -> Option<TopicStats> {
+        let topic = self.living(incarnation)?;
         Some(TopicStats {
             name: topic.name.clone(),
             incarnation,

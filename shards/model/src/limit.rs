@@ -177,6 +177,25 @@ pub const ACK_OFFSETS_MAX: usize = 65_536;
 /// How long a broker that goes down waits for a peer that takes no output, in milliseconds.
 pub const DRAIN_STALL_MS_MAX: u64 = 1_000;
 
+/// How long the progress of a group may wait for the log when nobody waits for it, in milliseconds. What a crash takes back is
+/// given out again.
+pub const PROGRESS_LOG_MS: u64 = 50;
+
+/// How soon the log tries again what failed for want of room on the disk, in milliseconds.
+pub const LOG_RETRY_MS: u64 = 500;
+
+/// How soon a checkpoint that failed is tried again, in milliseconds.
+pub const CHECKPOINT_RETRY_MS: u64 = 1_000;
+
+/// Bytes of a partition that a checkpoint moves from the log to a topic segment; less is written again at the log's head.
+pub const TAIL_BYTES_TO_STORE: u64 = 256 << 10;
+
+/// Bytes of all such tails of one shard. Answer: smaller ones are moved to topic segments, too.
+pub const TAILS_BYTES_MAX: u64 = 32 << 20;
+
+/// Bytes of tails that one turn writes again, so that a checkpoint does not hold up the log.
+pub const TAILS_BYTES_PER_TURN: u64 = 256 << 10;
+
 /// Events that one turn takes from the kernel before it goes on to the lanes.
 pub const TURN_EVENTS_MAX: usize = 4096;
 

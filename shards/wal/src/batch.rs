@@ -82,6 +82,12 @@ impl RecordBatch {
         if seen == self.count { Ok(()) } else { Err(Damage::Record) }
     }
 
+    /// The same batch in memory of its own: for one that is kept long and was read together with much else.
+    #[must_use]
+    pub fn copied(&self) -> Self {
+        Self { bytes: Bytes::copy_from_slice(&self.bytes), ..*self }
+    }
+
     /// The whole batch as it is stored and sent.
     #[must_use]
     pub fn bytes(&self) -> &Bytes {

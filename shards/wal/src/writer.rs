@@ -8,6 +8,7 @@ mod settings;
 
 use std::collections::{BTreeSet, VecDeque};
 
+use crate::batch::RecordBatch;
 use crate::commit::{ClosedBatch, CommitPlace, OpenBatch};
 use crate::effect::{Completion, Effect, Failure, FileName, OperationId, succeeded};
 use crate::entry::{Entry, EntryClass};
@@ -126,6 +127,18 @@ impl LogWriter {
     pub fn append(&mut self, entry: &Entry, out: &mut Vec<LogOutput>) -> Result<Sequence, NotAdmitted> {
         self.make_room(entry.class(), entry.encoded_bytes(), out)?;
         self.open.push(entry);
+        Ok(self.sequence)
+    }
+
+    /// Admits records that are in the log already, so that its older part can be released: the reserve takes them, because
+    /// they help to free it.
+    ///
+    /// # Errors
+    /// As for [`LogWriter::append`].
+    pub fn append_again(&mut self, batch: RecordBatch, out: &mut Vec<LogOutput>) -> Result<Sequence, NotAdmitted> {
+        let entry = Entry::Records(batch);
+        self.make_room(EntryClass::Upkeep, entry.encoded_bytes(), out)?;
+        self.open.push(&entry);
         Ok(self.sequence)
     }
 
@@ -361,6 +374,12 @@ impl LogWriter {
     #[must_use]
     pub fn holds_only_progress(&self) -> bool {
         self.open.holds_only_progress()
+    }
+
+    /// Whether a batch is being written or waits for that: what comes now gathers in the open one.
+    #[must_use]
+    pub fn is_writing(&self) -> bool {
+        self.flight.is_some() || !self.waiting.is_empty()
     }
 
     /// Whether something admitted is not durable yet.

@@ -1,0 +1,107 @@
+//! A shard made again from its checkpoint and its log. Decisions alone, on the thread that opens it.
+
+use std::collections::BTreeMap;
+
+use hashbrown::HashMap;
+use ringmain_model::{GroupName, Offset, PartitionRef};
+use ringmain_wal::{Checkpoint, Entry, GroupProgress, LogMarks, RecordBatch};
+
+use crate::group::Group;
+use crate::opening::OpeningReport;
+use crate::shard::Shard;
+
+/// What is known while the log is being replayed. The order of records in the log is not the order of their offsets: a checkpoint
+/// writes tails again.
+#[derive(Debug, Default)]
+pub(crate) struct Replay {
+    records: HashMap<PartitionRef, BTreeMap<Offset, RecordBatch>>,
+    marks: HashMap<PartitionRef, LogMarks>,
+    groups: HashMap<(PartitionRef, GroupName), GroupProgress>,
+    entries: u64,
+    epoch_max: Option<u64>,
+}
+
+impl Shard {
+    /// Takes what a checkpoint says.
+    pub(crate) fn replay_checkpoint(&mut self, checkpoint: &Checkpoint, replay: &mut Replay) {
+        for topic in &checkpoint.topics {
+            self.insert_topic(topic.name.clone(), topic.incarnation, topic.config, topic.created_us);
+        }
+        replay.marks.extend(checkpoint.marks.iter().map(|marks| (marks.partition, *marks)));
+        for group in &checkpoint.groups {
+            replay.note_group(group.clone());
+        }
+    }
+
+    /// Takes the log's next entry.
+    pub(crate) fn replay(&mut self, entry: Entry, replay: &mut Replay) {
+        replay.entries += 1;
+        match entry {
+            Entry::Records(batch) => replay.note_records(&batch),
+            Entry::TopicCreated(topic) => {
+                if self.topics.contains_key(&topic.incarnation) {
+                    // The checkpoint knew it; a life of the same name that ended before may have taken the name meanwhile.
+                    self.names.insert(topic.name, topic.incarnation);
+                } else {
+                    self.insert_topic(topic.name, topic.incarnation, topic.config, topic.created_us);
+                }
+            }
+            Entry::TopicChanged(change) => {
+                if let Some(topic) = self.topics.get_mut(&change.incarnation) {
+                    topic.config = change.config;
+                }
+            }
+            Entry::TopicDeleted { incarnation, name } => {
+                self.topics.remove(&incarnation);
+                if self.names.get(&name) == Some(&incarnation) {
+                    self.names.remove(&name);
+                }
+                replay.records.retain(|partition, _| partition.incarnation != incarnation);
+            }
+            Entry::GroupProgress(progress) => replay.note_group(progress),
+            Entry::GroupDeleted { partition, group } => {
+                replay.groups.remove(&(partition, group));
+            }
+            Entry::LogMarks(_) => {}
+        }
+    }
+
+    /// Everything was replayed: logs and groups are put together.
+    pub(crate) fn replayed(&mut self, mut replay: Replay, report: &mut OpeningReport) {
+        for (incarnation, topic) in &mut self.topics {
+            let partition = PartitionRef { incarnation: *incarnation, partition: 0 };
+            let records = replay.records.remove(&partition).unwrap_or_default();
+            let marks = replay.marks.get(&partition);
+            let found_end = records.values().map(RecordBatch::end).max().unwrap_or_default();
+            let log_end = marks.map_or(found_end, |marks| marks.log_end.max(found_end));
+            let log_start = marks.map_or(Offset(0), |marks| marks.log_start).min(log_end);
+            let kept = records.into_values().filter(|batch| batch.end() > log_start);
+            topic.log.restore(log_start, log_end, kept, &mut self.bytes);
+            topic.log.retain(&topic.config.retention, &mut self.bytes);
+            report.records += log_end.since(topic.log.log_start().offset());
+        }
+        for ((partition, name), progress) in replay.groups {
+            let Some(topic) = self.topics.get_mut(&partition.incarnation) else { continue };
+            let mut group = Group::restored(&progress, topic.config.ack_wait_ms);
+            group.evict(topic.log.log_start().offset());
+            topic.groups.insert(name, group);
+            report.groups += 1;
+        }
+        self.next_epoch = replay.epoch_max.map_or(0, |epoch| epoch + 1);
+        report.entries = replay.entries;
+        report.topics = self.topics.len() as u64;
+    }
+}
+
+impl Replay {
+    fn note_records(&mut self, batch: &RecordBatch) {
+        // In memory of its own: what was read with it shall not stay as long as this one record.
+        let found = self.records.entry(batch.partition()).or_default();
+        found.entry(batch.base()).or_insert_with(|| batch.copied());
+    }
+
+    fn note_group(&mut self, progress: GroupProgress) {
+        self.epoch_max = self.epoch_max.max(Some(progress.epoch));
+        self.groups.insert((progress.partition, progress.group.clone()), progress);
+    }
+}

@@ -1,0 +1,422 @@
+//! A shard's log with what waits for it: admission, answers by log position, poison. On the core that owns the shard.
+
+use std::collections::VecDeque;
+
+use hashbrown::HashMap;
+use ringmain_model::limit::{LOG_RETRY_MS, PROGRESS_LOG_MS};
+use ringmain_model::{GroupName, Incarnation, PartitionRef, Refusal, RefusalKind};
+use ringmain_wal::{
+    Completion, Effect as FileEffect, Entry, Failure, LogOutput, LogWriter, NotAdmitted, OperationId, Sequence,
+    SlotOutput, SlotWriter,
+};
+
+use crate::checkpoint::Checkpointing;
+use crate::command::{Effect, Now, Origin, PlacementChange, Reply};
+use crate::group::Group;
+use crate::opening::{StorageSettings, StorageState, StorageStats};
+use crate::shard::Shard;
+
+/// What waits for a commit batch to be durable.
+#[derive(Debug)]
+pub(crate) enum Awaiting {
+    /// The oldest unsynced batch of a partition.
+    Batch(PartitionRef),
+    /// The birth of a topic: then it is announced.
+    Create { origin: Origin, placement: PlacementChange, incarnation: Incarnation },
+    /// The end of a topic: then its data goes.
+    Delete { origin: Origin, placement: PlacementChange, incarnation: Incarnation },
+    /// The beginning of a group: then it gives out messages.
+    Begin { incarnation: Incarnation, group: GroupName, epoch: u64 },
+    /// An answer.
+    Reply { to: Origin, reply: Reply },
+}
+
+/// Which state machine an operation belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Machine {
+    Log(OperationId),
+    Slots(OperationId),
+}
+
+/// The log of one shard, its checkpoints, and what waits for them.
+#[derive(Debug)]
+pub(crate) struct ShardLog {
+    pub(crate) settings: StorageSettings,
+    pub(crate) writer: LogWriter,
+    pub(crate) slots: SlotWriter,
+    pub(crate) log_outputs: Vec<LogOutput>,
+    pub(crate) slot_outputs: Vec<SlotOutput>,
+    operations: HashMap<OperationId, Machine>,
+    next_operation: u64,
+    /// In the order of the log.
+    awaiting: VecDeque<(Sequence, Awaiting)>,
+    /// Everything up to this batch is durable.
+    durable: Sequence,
+    /// Partitions of logged topics with an open batch.
+    pub(crate) dirty: Vec<PartitionRef>,
+    /// Groups whose progress the log does not have, and when it is to get it.
+    pub(crate) unlogged_groups: Vec<(Incarnation, GroupName)>,
+    pub(crate) progress_due_ms: Option<u64>,
+    /// Somebody waits for the progress of a group.
+    pub(crate) is_progress_urgent: bool,
+    /// What the last admission met.
+    pub(crate) state: StorageState,
+    /// When to try again what failed for want of room.
+    pub(crate) retry_ms: Option<u64>,
+    pub(crate) checkpointing: Checkpointing,
+    pub(crate) stats: StorageStats,
+}
+
+impl ShardLog {
+    pub(crate) fn new(
+        settings: StorageSettings,
+        writer: LogWriter,
+        slots: SlotWriter,
+        checkpointing: Checkpointing,
+    ) -> Self {
+        let durable = Sequence(writer.durable_position().next.0.saturating_sub(1));
+        Self {
+            settings,
+            writer,
+            slots,
+            log_outputs: Vec::new(),
+            slot_outputs: Vec::new(),
+            operations: HashMap::new(),
+            next_operation: 0,
+            awaiting: VecDeque::new(),
+            durable,
+            dirty: Vec::new(),
+            unlogged_groups: Vec::new(),
+            progress_due_ms: None,
+            is_progress_urgent: false,
+            state: StorageState::Open,
+            retry_ms: None,
+            checkpointing,
+            stats: StorageStats::default(),
+        }
+    }
+
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.state == StorageState::Poisoned
+    }
+
+    /// Appends an entry and notes what waits for it.
+    pub(crate) fn append(&mut self, entry: &Entry, awaiting: Option<Awaiting>) -> Result<Sequence, Refusal> {
+        if self.is_poisoned() {
+            return Err(storage_failed());
+        }
+        let admitted = self.writer.append(entry, &mut self.log_outputs);
+        let sequence = admitted.map_err(|why| self.not_admitted(why))?;
+        self.stats.commit_entries += 1;
+        self.awaiting.extend(awaiting.map(|awaiting| (sequence, awaiting)));
+        Ok(sequence)
+    }
+
+    /// Notes what else waits for a batch; it must be the last one that was appended to.
+    pub(crate) fn wait_for(&mut self, sequence: Sequence, awaiting: Awaiting) {
+        debug_assert!(self.awaiting.back().is_none_or(|(last, _)| *last <= sequence), "waits stand in the log's order");
+        self.awaiting.push_back((sequence, awaiting));
+    }
+
+    pub(crate) fn is_durable(&self, sequence: Sequence) -> bool {
+        sequence <= self.durable
+    }
+
+    /// Notes that an admission failed, and makes it a refusal.
+    pub(crate) fn not_admitted(&mut self, why: NotAdmitted) -> Refusal {
+        match why {
+            NotAdmitted::Busy | NotAdmitted::BatchFull => {
+                self.state = StorageState::Busy;
+                // Perhaps too much of the log waits for a checkpoint.
+                self.checkpointing.is_wanted = true;
+                Refusal::busy("the log's disk does not keep up")
+            }
+            NotAdmitted::Full => {
+                self.state = StorageState::Full;
+                self.checkpointing.is_wanted = true;
+                Refusal::new(
+                    RefusalKind::StorageFull,
+                    "the disk is full: nothing was stored; make room or delete topics, writing goes on by itself then",
+                )
+            }
+            NotAdmitted::TooLarge => {
+                Refusal::new(RefusalKind::PayloadTooLarge, "the message does not fit a segment of the log: split it")
+            }
+            NotAdmitted::Poisoned => storage_failed(),
+        }
+    }
+
+    /// Notes that a group's progress is to be logged, soon if somebody waits for it.
+    pub(crate) fn note_unlogged(&mut self, now: Now, incarnation: Incarnation, group: &mut Group) {
+        if self.is_poisoned() {
+            return;
+        }
+        if !std::mem::replace(&mut group.is_unlogged, true) {
+            self.unlogged_groups.push((incarnation, group.name.clone()));
+        }
+        self.progress_due_ms.get_or_insert(now.monotonic_ms + PROGRESS_LOG_MS);
+        self.is_progress_urgent |= group.is_awaited();
+    }
+
+    /// Numbers an operation of one of the machines.
+    pub(crate) fn operate(&mut self, machine: Machine, effect: FileEffect, effects: &mut Vec<Effect>) {
+        let operation = OperationId(self.next_operation);
+        self.next_operation += 1;
+        if let FileEffect::Write { file: ringmain_wal::FileName::Segment(_), .. } = &effect {
+            self.stats.commit_bytes += effect.write_bytes();
+        }
+        self.operations.insert(operation, machine);
+        effects.push(Effect::File { operation, effect });
+    }
+
+    /// Brings the result of an operation to the machine that asked for it.
+    pub(crate) fn completed(&mut self, operation: OperationId, completion: &Completion) {
+        match self.operations.remove(&operation) {
+            Some(Machine::Log(own)) => self.writer.completed(own, completion, &mut self.log_outputs),
+            Some(Machine::Slots(own)) => self.slots.completed(own, completion, &mut self.slot_outputs),
+            None => {}
+        }
+    }
+
+    /// Whether the next end of a turn has something to write.
+    pub(crate) fn is_dirty(&self) -> bool {
+        !self.is_poisoned() && !self.writer.is_writing() && (!self.dirty.is_empty() || self.is_progress_urgent)
+    }
+
+    /// Whether everything admitted is durable, or never will be.
+    pub(crate) fn is_settled(&self) -> bool {
+        let has_work = self.writer.is_dirty() || !self.dirty.is_empty() || !self.unlogged_groups.is_empty();
+        self.is_poisoned() || !has_work
+    }
+
+    /// When the shard must look at its log again.
+    pub(crate) fn next_due_ms(&self) -> Option<u64> {
+        // While a write is in flight its end comes first.
+        let progress = self.progress_due_ms.filter(|_| !self.is_poisoned());
+        progress.into_iter().chain(self.retry_ms).chain(self.checkpointing.retry_ms).min()
+    }
+}
+
+/// The answer to a logged topic where there is no log.
+pub(crate) fn no_log() -> Refusal {
+    Refusal::new(
+        RefusalKind::InvalidConfig,
+        "the broker was started without a data directory: set STORAGE_MODE=wal or WAL_DIR, or make a topic with \"storage\":\"memory\"",
+    )
+}
+
+/// The answer to a write after a failed one.
+pub(crate) fn storage_failed() -> Refusal {
+    Refusal::new(
+        RefusalKind::StorageFailed,
+        "a write to the disk failed, so that this shard takes no more until the broker is started again: nothing was done; look at the log and the disk",
+    )
+}
+
+/// The answer to what was admitted before a write failed.
+pub(crate) fn outcome_unknown() -> Refusal {
+    Refusal::new(
+        RefusalKind::OutcomeUnknown,
+        "the write to the disk failed: whether this is stored is not known; read the topic after the broker was started again",
+    )
+}
+
+impl Shard {
+    /// Takes what came of a file operation.
+    pub(crate) fn file_done(
+        &mut self,
+        now: Now,
+        operation: OperationId,
+        completion: &Completion,
+        effects: &mut Vec<Effect>,
+    ) {
+        if let Some(log) = &mut self.log {
+            log.completed(operation, completion);
+        }
+        self.settle_log(now, effects);
+    }
+
+    /// Lets what the log's machines said take its course.
+    pub(crate) fn settle_log(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        loop {
+            let Some(log) = &mut self.log else { return };
+            let (log_outputs, slot_outputs) =
+                (std::mem::take(&mut log.log_outputs), std::mem::take(&mut log.slot_outputs));
+            if log_outputs.is_empty() && slot_outputs.is_empty() {
+                return;
+            }
+            for output in log_outputs {
+                self.take_log_output(now, output, effects);
+            }
+            for output in slot_outputs {
+                self.take_slot_output(now, output, effects);
+            }
+        }
+    }
+
+    fn take_log_output(&mut self, now: Now, output: LogOutput, effects: &mut Vec<Effect>) {
+        let Some(log) = &mut self.log else { return };
+        match output {
+            LogOutput::Do { operation, effect } => log.operate(Machine::Log(operation), effect, effects),
+            LogOutput::Durable(sequence) => {
+                log.stats.commits += 1;
+                log.durable = sequence;
+                while let Some(log) = &mut self.log
+                    && log.awaiting.front().is_some_and(|(awaited, _)| *awaited <= sequence)
+                    && let Some((_, awaiting)) = log.awaiting.pop_front()
+                {
+                    self.durable(awaiting, effects);
+                }
+            }
+            LogOutput::Poisoned(failure) => self.poison(failure, effects),
+            LogOutput::Full(_) => log.retry_ms = Some(now.monotonic_ms + LOG_RETRY_MS),
+            LogOutput::Room => {
+                log.retry_ms = None;
+                if log.state == StorageState::Full {
+                    log.state = StorageState::Open;
+                }
+            }
+        }
+    }
+
+    fn durable(&mut self, awaiting: Awaiting, effects: &mut Vec<Effect>) {
+        match awaiting {
+            Awaiting::Batch(partition) => self.batch_durable(partition, effects),
+            Awaiting::Create { origin, placement, incarnation } => {
+                if let Some(stats) = self.stats_of(incarnation) {
+                    self.announce(origin, placement, Reply::Created(Box::new(stats)), effects);
+                } else {
+                    // Deleted before anybody knew of it; the answer to the delete follows.
+                    let refusal = crate::topics::deleted_meanwhile();
+                    effects.push(Effect::Reply { to: origin, reply: Reply::Refused(refusal) });
+                }
+            }
+            Awaiting::Delete { origin, placement, incarnation } => {
+                self.end_topic(incarnation, effects);
+                self.announce(origin, placement, Reply::Deleted, effects);
+            }
+            Awaiting::Begin { incarnation, group, epoch } => {
+                let topic = self.topics.get_mut(&incarnation);
+                // One of the same name may have come after it was deleted: its epoch is another.
+                if let Some(found) = topic.and_then(|topic| topic.groups.get_mut(&group))
+                    && found.epoch() == epoch
+                {
+                    found.begin();
+                    found.list(incarnation, &mut self.listed_groups);
+                }
+            }
+            Awaiting::Reply { to, reply } => effects.push(Effect::Reply { to, reply }),
+        }
+    }
+
+    /// Nothing more is written: who waits is told that nobody knows.
+    pub(crate) fn poison(&mut self, _failure: Failure, effects: &mut Vec<Effect>) {
+        let Some(log) = &mut self.log else { return };
+        log.state = StorageState::Poisoned;
+        (log.retry_ms, log.progress_due_ms, log.is_progress_urgent) = (None, None, false);
+        log.dirty.clear();
+        log.unlogged_groups.clear();
+        log.checkpointing.stop();
+        let unknown = |to| Effect::Reply { to, reply: Reply::Refused(outcome_unknown()) };
+        for (_, awaiting) in std::mem::take(&mut log.awaiting) {
+            match awaiting {
+                // Told below, with those whose batch was not even closed.
+                Awaiting::Batch(_) | Awaiting::Begin { .. } => {}
+                Awaiting::Create { origin: to, .. }
+                | Awaiting::Delete { origin: to, .. }
+                | Awaiting::Reply { to, .. } => effects.push(unknown(to)),
+            }
+        }
+        for topic in self.topics.values_mut().filter(|topic| topic.is_logged()) {
+            effects.extend(topic.log.give_up_unsynced().into_iter().map(|waiting| unknown(waiting.origin)));
+            for group in topic.groups.values_mut() {
+                effects.extend(group.take_answers().into_iter().map(|(to, _)| unknown(to)));
+                effects.extend(group.take_pulls_unbegun().into_iter().map(unknown));
+            }
+        }
+    }
+
+    /// Appends an entry to the log; for one that must stand behind what was admitted before.
+    ///
+    /// # Errors
+    /// The refusal, when it was not admitted; nothing was done.
+    pub(crate) fn log_entry(&mut self, entry: &Entry, awaiting: Awaiting) -> Result<(), Refusal> {
+        self.close_logged_batches();
+        match &mut self.log {
+            Some(log) => log.append(entry, Some(awaiting)).map(|_| ()),
+            None => Err(no_log()),
+        }
+    }
+
+    /// Closes the open batches of logged topics, so that their reservations are used.
+    pub(crate) fn close_logged_batches(&mut self) {
+        let Some(log) = &mut self.log else { return };
+        for partition in std::mem::take(&mut log.dirty) {
+            self.close_logged_batch(partition);
+        }
+    }
+
+    /// Closes one partition's open batch and gives it to the log.
+    pub(crate) fn close_logged_batch(&mut self, partition: PartitionRef) {
+        let Some(log) = &mut self.log else { return };
+        let Some(topic) = self.topics.get_mut(&partition.incarnation) else { return };
+        let Some((batch, reserved)) = topic.log.close_batch() else { return };
+        // A poisoned log has answered all that waited, and has no open batches left.
+        if let Ok(sequence) = log.writer.append_reserved(&Entry::Records(batch), reserved) {
+            log.stats.commit_entries += 1;
+            log.wait_for(sequence, Awaiting::Batch(partition));
+        }
+    }
+
+    /// The log's part of the end of a turn.
+    pub(crate) fn end_log_turn(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        let Some(log) = &mut self.log else { return };
+        if log.is_poisoned() {
+            return self.settle_log(now, effects);
+        }
+        if log.retry_ms.is_some_and(|retry_ms| retry_ms <= now.monotonic_ms) {
+            log.retry_ms = Some(now.monotonic_ms + LOG_RETRY_MS);
+            log.writer.try_again(&mut log.log_outputs);
+        }
+        if !log.writer.is_writing() {
+            self.close_logged_batches();
+            self.log_progress(now);
+            self.go_on_with_checkpoint(now);
+            if let Some(log) = &mut self.log {
+                log.writer.turn_ended(&mut log.log_outputs);
+            }
+        }
+        self.settle_log(now, effects);
+    }
+
+    /// Appends the progress of groups, if somebody waits for it or it is time.
+    fn log_progress(&mut self, now: Now) {
+        let Some(log) = &mut self.log else { return };
+        let is_due = log.progress_due_ms.is_some_and(|due_ms| due_ms <= now.monotonic_ms);
+        if !is_due && !log.is_progress_urgent {
+            return;
+        }
+        (log.progress_due_ms, log.is_progress_urgent) = (None, false);
+        for (incarnation, name) in std::mem::take(&mut log.unlogged_groups) {
+            let Some(topic) = self.topics.get_mut(&incarnation).filter(|topic| !topic.is_ending) else { continue };
+            let Some(group) = topic.groups.get_mut(&name) else { continue };
+            let progress = group.image(PartitionRef { incarnation, partition: 0 });
+            match log.append(&Entry::GroupProgress(progress), None) {
+                Ok(sequence) => {
+                    group.is_unlogged = false;
+                    if !group.is_begun() {
+                        let epoch = group.epoch();
+                        log.wait_for(sequence, Awaiting::Begin { incarnation, group: name, epoch });
+                    }
+                    for (to, reply) in group.take_answers() {
+                        log.wait_for(sequence, Awaiting::Reply { to, reply });
+                    }
+                }
+                Err(_) => {
+                    log.unlogged_groups.push((incarnation, name));
+                    log.progress_due_ms = Some(now.monotonic_ms + PROGRESS_LOG_MS);
+                }
+            }
+        }
+    }
+}
