@@ -27,7 +27,7 @@ impl<F: Front> State<F> {
                 Effect::Push { core, batch } => {
                     self.counters.lane_holes += u64::from(self.lanes.push(core, batch));
                 }
-                Effect::File { .. } => {}
+                Effect::File { .. } | Effect::StorageNews(_) => {}
                 Effect::Place { change, placement } => {
                     for core in (0..self.settings.cores).map(CoreId) {
                         self.say(core, LaneItem::Place { shard, change, placement: placement.clone() });

@@ -8,13 +8,16 @@
 use std::collections::VecDeque;
 
 use ringmain_model::limit::{CHECKPOINT_RETRY_MS, TAILS_BYTES_PER_TURN};
-use ringmain_model::{Offset, PartitionRef};
-use ringmain_wal::{Checkpoint, LogMarks, LogPosition, NotAdmitted, Sequence, SlotOutput, TopicCreated};
+use ringmain_model::{Offset, PartitionRef, TopicConfig};
+use ringmain_wal::{
+    Checkpoint, Effect as FileEffect, Failure, FileName, LogMarks, LogPosition, NotAdmitted, PartitionSegments,
+    SegmentsOutput, Sequence, SlotOutput, StoreJob, TopicCreated, TopicFile,
+};
 
-use crate::command::{Effect, Now};
-use crate::opening::StorageState;
+use crate::command::{Effect, Now, StorageNews};
+use crate::opening::{StorageSettings, StorageState};
 use crate::shard::Shard;
-use crate::shard_log::Machine;
+use crate::shard_log::{Machine, ShardLog};
 
 /// A checkpoint under way.
 #[derive(Debug)]
@@ -24,7 +27,11 @@ struct Run {
     rewrites: VecDeque<(PartitionRef, Offset, Offset)>,
     /// The last commit batch with such a tail.
     last: Option<Sequence>,
+    /// Large tails are on their way to topic segments.
+    is_storing: bool,
     is_in_slot: bool,
+    /// Which image the slot gets.
+    image: u64,
 }
 
 /// What a shard remembers of its checkpoints.
@@ -40,16 +47,44 @@ pub(crate) struct Checkpointing {
     /// Valid slots: before both are, nothing can be released.
     slots_valid: usize,
     is_stopped: bool,
+    /// Images made so far.
+    images: u64,
+    /// Which images the two slots have, the older one first; 0 for those that the start found.
+    images_in_slots: [u64; 2],
+    /// Files that a slot may still name: none of the images after the given one does.
+    dropped: Vec<(u64, TopicFile)>,
+    /// Files to be removed as soon as nothing is being written to topic segments.
+    pub(crate) unlinks: Vec<TopicFile>,
 }
 
 impl Checkpointing {
     pub(crate) fn new(slots_valid: usize) -> Self {
-        Self { is_wanted: false, retry_ms: None, run: None, bytes_before: 0, slots_valid, is_stopped: false }
+        Self {
+            is_wanted: false,
+            retry_ms: None,
+            run: None,
+            bytes_before: 0,
+            slots_valid,
+            is_stopped: false,
+            images: 0,
+            images_in_slots: [0; 2],
+            dropped: Vec::new(),
+            unlinks: Vec::new(),
+        }
     }
 
     /// No more checkpoints.
     pub(crate) fn stop(&mut self) {
         (self.run, self.retry_ms, self.is_stopped) = (None, None, true);
+    }
+
+    /// Files that were found and that no slot names: they go when two checkpoints have been written.
+    pub(crate) fn drop_found(&mut self, files: impl Iterator<Item = TopicFile>) {
+        self.dropped.extend(files.map(|file| (self.images, file)));
+    }
+
+    fn is_storing(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| run.is_storing)
     }
 
     pub(crate) fn is_running(&self) -> bool {
@@ -90,10 +125,39 @@ impl Shard {
         (checkpointing.is_wanted, checkpointing.retry_ms) = (false, None);
         checkpointing.bytes_before = log.stats.commit_bytes;
         let position = log.writer.durable_position();
-        let logged = self.topics.values().filter(|topic| topic.is_logged() && !topic.is_ending);
-        let rewrites = logged.filter_map(|topic| topic.log.tail()).collect();
-        let run = Run { position, rewrites, last: None, is_in_slot: false };
+        let (jobs, rewrites) = self.divide_tails();
+        let Some(log) = &mut self.log else { return };
+        let is_storing = !jobs.is_empty() && log.segments.begin(jobs, now.unix_us, &mut log.segment_outputs);
+        let run = Run { position, rewrites, last: None, is_storing, is_in_slot: false, image: 0 };
         log.checkpointing.run = Some(run);
+    }
+
+    /// Which tails move to topic segments, and which are written again.
+    fn divide_tails(&self) -> (Vec<StoreJob>, VecDeque<(PartitionRef, Offset, Offset)>) {
+        let Some(log) = &self.log else { return Default::default() };
+        let logged = self.topics.values().filter(|topic| topic.is_logged() && !topic.is_ending);
+        let tails: Vec<_> = logged.filter_map(|topic| Some((topic, topic.log.tail()?))).collect();
+        // So many small tails that they would fill the log by themselves are not left there.
+        let mut bytes_to_store = log.settings.tail_bytes_to_store;
+        let left = |least: u64| tails.iter().map(|(_, tail)| tail.3).filter(|bytes| *bytes < least).sum::<u64>();
+        while bytes_to_store > 1 && left(bytes_to_store) > log.settings.tails_bytes_max {
+            bytes_to_store /= 2;
+        }
+        let (mut jobs, mut rewrites) = (Vec::new(), VecDeque::new());
+        for (topic, (partition, from, end, bytes)) in tails {
+            match topic.log.batches_to_store().filter(|_| bytes >= bytes_to_store) {
+                Some(batches) => jobs.push(StoreJob {
+                    partition,
+                    name: topic.name.clone(),
+                    config: topic.config,
+                    last: topic.log.segments().last().cloned(),
+                    batches,
+                    segment_bytes_max: topic_segment_bytes(&log.settings, &topic.config),
+                }),
+                None => rewrites.push_back((partition, from, end)),
+            }
+        }
+        (jobs, rewrites)
     }
 
     /// Writes tails again at the log's head, a part of them in each turn.
@@ -131,22 +195,31 @@ impl Shard {
     fn write_slot(&mut self) {
         let Some(log) = &self.log else { return };
         let Some(run) = &log.checkpointing.run else { return };
-        let relies_on_more = !run.rewrites.is_empty() || run.last.is_some_and(|last| !log.is_durable(last));
+        let relies_on_more =
+            run.is_storing || !run.rewrites.is_empty() || run.last.is_some_and(|last| !log.is_durable(last));
         if run.is_in_slot || relies_on_more {
             return;
         }
         let checkpoint = self.image(run.position);
         let Some(log) = &mut self.log else { return };
         let has_begun = log.slots.write(&checkpoint, &mut log.slot_outputs);
+        log.checkpointing.images += 1;
         if let Some(run) = &mut log.checkpointing.run {
-            run.is_in_slot = has_begun;
+            (run.is_in_slot, run.image) = (has_begun, log.checkpointing.images);
         }
     }
 
     /// How the shard stands, for a start that replays the log from `position`.
     fn image(&self, position: LogPosition) -> Checkpoint {
         let held = self.log.iter().flat_map(|log| log.writer.held().iter().copied()).collect();
-        let mut checkpoint = Checkpoint { position, held, topics: Vec::new(), marks: Vec::new(), groups: Vec::new() };
+        let mut checkpoint = Checkpoint {
+            position,
+            held,
+            topics: Vec::new(),
+            marks: Vec::new(),
+            groups: Vec::new(),
+            segments: Vec::new(),
+        };
         for (incarnation, topic) in self.topics.iter().filter(|(_, topic)| topic.is_logged()) {
             let partition = PartitionRef { incarnation: *incarnation, partition: 0 };
             checkpoint.topics.push(TopicCreated {
@@ -159,6 +232,10 @@ impl Shard {
             // What is not durable may get its offsets again.
             let (log_start, log_end) = (topic.log.log_start().offset(), topic.log.high_water().offset());
             checkpoint.marks.push(LogMarks { partition, log_start, log_end });
+            if topic.log.segments().len() > 0 {
+                let segments = topic.log.segments().cloned().collect();
+                checkpoint.segments.push(PartitionSegments { partition, segments });
+            }
             let begun = topic.groups.values().filter(|group| group.is_begun());
             checkpoint.groups.extend(begun.map(|group| group.image(partition)));
         }
@@ -176,7 +253,8 @@ impl Shard {
             }
             SlotOutput::Written { release, .. } => {
                 log.stats.checkpoints += 1;
-                log.checkpointing.run = None;
+                let image = log.checkpointing.run.take().map_or(0, |run| run.image);
+                log.checkpointing.images_in_slots = [log.checkpointing.images_in_slots[1], image];
                 log.checkpointing.slots_valid += 1;
                 if let Some(position) = release {
                     log.writer.release(&position, &mut log.log_outputs);
@@ -186,12 +264,92 @@ impl Shard {
                     log.checkpointing.is_wanted = true;
                     log.checkpointing.retry_ms = Some(now.monotonic_ms + CHECKPOINT_RETRY_MS);
                 }
+                self.unlink_files(effects);
             }
-            SlotOutput::Failed(_) => {
-                log.stats.checkpoint_failures += 1;
-                log.checkpointing.put_off(now);
-            }
+            SlotOutput::Failed(failure) => self.checkpoint_failed(now, failure, effects),
             SlotOutput::Poisoned(failure) => self.poison(failure, effects),
         }
     }
+
+    fn checkpoint_failed(&mut self, now: Now, failure: Failure, effects: &mut Vec<Effect>) {
+        if let Some(log) = &mut self.log {
+            log.stats.checkpoint_failures += 1;
+            log.checkpointing.put_off(now);
+            effects.push(Effect::StorageNews(StorageNews::CheckpointFailed(failure)));
+        }
+        self.unlink_files(effects);
+    }
+
+    pub(crate) fn take_segments_output(&mut self, now: Now, output: SegmentsOutput, effects: &mut Vec<Effect>) {
+        let Some(log) = &mut self.log else { return };
+        match output {
+            SegmentsOutput::Do { operation, effect } => {
+                log.stats.segment_bytes += effect.write_bytes();
+                log.operate(Machine::Segments(operation), effect, effects);
+            }
+            SegmentsOutput::Stored(stored) => {
+                for one in stored {
+                    self.take_stored(one);
+                }
+                if let Some(run) = self.log.as_mut().and_then(|log| log.checkpointing.run.as_mut()) {
+                    run.is_storing = false;
+                }
+                self.unlink_files(effects);
+            }
+            SegmentsOutput::Failed(failure) => self.checkpoint_failed(now, failure, effects),
+            SegmentsOutput::Poisoned(failure) => self.poison(failure, effects),
+        }
+    }
+
+    /// Records of a partition have moved to topic segments.
+    fn take_stored(&mut self, stored: PartitionSegments) {
+        let Some(log) = &mut self.log else { return };
+        let files = stored.segments.iter().map(|segment| TopicFile { partition: stored.partition, base: segment.base });
+        let Some(topic) = self.topics.get_mut(&stored.partition.incarnation) else {
+            // Deleted meanwhile.
+            log.checkpointing.unlinks.extend(files);
+            return;
+        };
+        for file in files {
+            log.loads.forget(file);
+        }
+        topic.log.add_segments(stored.segments, &mut self.bytes);
+        topic.log.retain(&topic.config.retention, log.settings.topic_segments_max, &mut self.bytes);
+        log.drop_files(topic.log.take_dropped());
+    }
+
+    /// Removes the files that no slot names any more.
+    pub(crate) fn unlink_files(&mut self, effects: &mut Vec<Effect>) {
+        let Some(log) = &mut self.log else { return };
+        // A name that is free might be made again by what is being written.
+        if log.checkpointing.is_storing() {
+            return;
+        }
+        let oldest = log.checkpointing.images_in_slots[0];
+        let (gone, dropped) =
+            std::mem::take(&mut log.checkpointing.dropped).into_iter().partition(|(image, _)| *image < oldest);
+        log.checkpointing.dropped = dropped;
+        let gone: Vec<(u64, TopicFile)> = gone;
+        let unlinks = std::mem::take(&mut log.checkpointing.unlinks);
+        for file in gone.into_iter().map(|(_, file)| file).chain(unlinks) {
+            let topic = self.topics.get(&file.partition.incarnation);
+            if topic.is_some_and(|topic| topic.log.has_segment(file.base)) {
+                continue;
+            }
+            log.loads.forget(file);
+            log.operate(Machine::Unlink, FileEffect::Unlink { file: FileName::Topic(file) }, effects);
+        }
+    }
+}
+
+impl ShardLog {
+    /// Notes files that no later image names.
+    pub(crate) fn drop_files(&mut self, files: Vec<TopicFile>) {
+        self.checkpointing.drop_found(files.into_iter());
+    }
+}
+
+/// Retention by bytes drops whole segments, so those of a small topic are small.
+fn topic_segment_bytes(settings: &StorageSettings, config: &TopicConfig) -> u64 {
+    settings.topic_segment_bytes.min((config.retention.max_bytes / 4).max(settings.topic_segment_bytes_min))
 }

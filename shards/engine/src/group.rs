@@ -4,16 +4,17 @@
 //! by a fetch, delayed, or ready to go out again. That is what makes "the committed offset never passes what somebody
 //! holds" true by construction.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ops::Bound;
+mod giving;
+mod stored;
 
-use ringmain_model::limit::{FETCH_BYTES_MAX, GROUP_PENDING_MAX, MEMBER_UNSENT_BYTES_MAX};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use ringmain_model::limit::{FETCH_BYTES_MAX, MEMBER_UNSENT_BYTES_MAX};
 use ringmain_model::{GroupName, Incarnation, Offset};
-use ringmain_wal::RecordBatch;
 
 use crate::acked::Acked;
-use crate::command::{Assigned, Assignment, GroupStats, Origin, Reply};
-use crate::log::PartitionLog;
+use crate::command::{Origin, Reply};
+use crate::group_command::{Assignment, GroupStats};
 
 /// Former holders of one message that are remembered.
 const FORMER_MAX: usize = 16;
@@ -32,9 +33,9 @@ enum Holder {
 
 /// A message that was given out and is not acknowledged.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Pending {
+struct Pending {
     holder: Holder,
-    pub(crate) attempts: u32,
+    attempts: u32,
     /// When it is freed, monotonic milliseconds; `u64::MAX` for never.
     due_ms: u64,
     /// Members that had it, the last one last: others come first, and a late word of theirs still counts.
@@ -43,7 +44,7 @@ pub(crate) struct Pending {
 
 impl Pending {
     /// One that nobody has.
-    pub(crate) fn ready(attempts: u32) -> Self {
+    fn ready(attempts: u32) -> Self {
         Self { holder: Holder::Nobody, attempts, due_ms: u64::MAX, former: Vec::new() }
     }
 }
@@ -102,12 +103,12 @@ pub(crate) enum Given {
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) name: GroupName,
-    pub(crate) epoch: u64,
+    epoch: u64,
     /// The first offset that was never given out in this epoch.
-    pub(crate) next: Offset,
-    pub(crate) acked: Acked,
-    pub(crate) pending: BTreeMap<Offset, Pending>,
-    pub(crate) ready: BTreeSet<Offset>,
+    next: Offset,
+    acked: Acked,
+    pending: BTreeMap<Offset, Pending>,
+    ready: BTreeSet<Offset>,
     /// Held and delayed messages by the time when they are freed.
     timed: BTreeSet<(u64, Offset)>,
     members: BTreeMap<Origin, Member>,
@@ -116,18 +117,20 @@ pub(crate) struct Group {
     /// Who got the last one: it goes on with the next of the willing.
     turn: Option<Origin>,
     pulls: VecDeque<Pull>,
-    pub(crate) lost: u64,
+    lost: u64,
     ack_wait_ms: u64,
     /// It is listed for giving out at the end of the turn.
     is_listed: bool,
     /// It is stored, or needs not be: only then does it give out messages.
-    pub(crate) is_begun: bool,
+    is_begun: bool,
     /// Something happened that the log does not have yet.
-    pub(crate) is_changed: bool,
+    is_changed: bool,
     /// It stands on the list of those whose progress goes to the log.
     pub(crate) is_unlogged: bool,
+    /// It waits for records to be read from the disk.
+    pub(crate) is_loading: bool,
     /// Answers that leave when the log has what happened.
-    pub(crate) answers: Vec<(Origin, Reply)>,
+    answers: Vec<(Origin, Reply)>,
     /// Its entry in the shard's list of times.
     pub(crate) scheduled_ms: Option<u64>,
 }
@@ -154,6 +157,7 @@ impl Group {
             is_begun: true,
             is_changed: false,
             is_unlogged: false,
+            is_loading: false,
             answers: Vec::new(),
             scheduled_ms: None,
         }
@@ -313,7 +317,7 @@ impl Group {
     }
 
     /// Takes a pending message from its holder and out of the lists; it stays pending, held by nobody.
-    pub(crate) fn let_go(&mut self, offset: Offset) {
+    fn let_go(&mut self, offset: Offset) {
         let Some(pending) = self.pending.get_mut(&offset) else { return };
         let holder = std::mem::replace(&mut pending.holder, Holder::Nobody);
         self.timed.remove(&(pending.due_ms, offset));
@@ -409,118 +413,4 @@ impl Group {
             pull.until_ms > now_ms
         });
     }
-
-    /// Gives out what can go out: first what was given out before, then new messages; fetches first, members in turn.
-    pub(crate) fn give_out(&mut self, log: &PartitionLog, now_ms: u64, given: &mut Vec<Given>) {
-        let high_water = log.high_water().offset();
-        let mut batch: Option<RecordBatch> = None;
-        let mut filled = BTreeSet::new();
-        loop {
-            let (offset, again) = match self.ready.first() {
-                Some(offset) => (*offset, true),
-                None if self.next < high_water && self.pending.len() < GROUP_PENDING_MAX => (self.next, false),
-                None => break,
-            };
-            let at_hand = batch.take().filter(|batch| batch.base() <= offset && offset < batch.end());
-            let Some(found) = at_hand.or_else(|| log.batch_at(offset).cloned()) else {
-                // Retention has passed it: `evict` comes before, so there is nothing to give.
-                debug_assert!(false, "offset {offset} of a group is not in the log");
-                break;
-            };
-            let taken = self.give_to_fetch(offset, &found, now_ms)
-                || self.give_to_member(offset, &found, now_ms, &mut filled, given);
-            batch = Some(found);
-            if !taken {
-                break;
-            }
-            if !again {
-                self.next = offset.plus(1);
-            }
-        }
-        for origin in std::mem::take(&mut filled) {
-            let filling = self.members.get_mut(&origin).and_then(|member| member.filling.take());
-            given.extend(filling.map(|assignment| Given::Member(origin, assignment)));
-        }
-        self.pulls.retain_mut(|pull| {
-            if pull.got.is_empty() {
-                return true;
-            }
-            given.push(Given::Fetch(pull.origin, std::mem::take(&mut pull.got)));
-            false
-        });
-    }
-
-    fn give_to_fetch(&mut self, offset: Offset, batch: &RecordBatch, now_ms: u64) -> bool {
-        let Some(at) = self.pulls.iter().position(|pull| pull.left > 0) else { return false };
-        let attempt = self.hold(offset, Holder::Fetch, now_ms.saturating_add(self.ack_wait_ms));
-        let epoch = self.epoch;
-        let pull = &mut self.pulls[at];
-        pull.bytes_left = pull.bytes_left.saturating_sub(record_bytes(batch));
-        pull.left = if pull.bytes_left == 0 { 0 } else { pull.left - 1 };
-        match pull.got.last_mut() {
-            Some(last) if last.batch.base() == batch.base() => last.records.push(Assigned { offset, attempt }),
-            _ => pull.got.push(Assignment { epoch, batch: batch.clone(), records: vec![Assigned { offset, attempt }] }),
-        }
-        true
-    }
-
-    /// Whose turn it is among the willing; the member that had the message last gets it only when there is no other.
-    fn next_willing(&self, last: Option<Origin>) -> Option<Origin> {
-        let after = self.turn.map_or(Bound::Unbounded, Bound::Excluded);
-        let order = self.willing.range((after, Bound::Unbounded)).chain(&self.willing);
-        let mut first_two = order.copied().take(2);
-        let first = first_two.next()?;
-        if Some(first) == last { first_two.next().or(Some(first)) } else { Some(first) }
-    }
-
-    fn give_to_member(
-        &mut self,
-        offset: Offset,
-        batch: &RecordBatch,
-        now_ms: u64,
-        filled: &mut BTreeSet<Origin>,
-        given: &mut Vec<Given>,
-    ) -> bool {
-        let last = self.pending.get(&offset).and_then(|pending| pending.former.last().copied());
-        let Some(origin) = self.next_willing(last) else { return false };
-        self.turn = Some(origin);
-        let acks_by_sending = self.members.get(&origin).is_some_and(|member| member.acks_by_sending);
-        let due_ms = if acks_by_sending { u64::MAX } else { now_ms.saturating_add(self.ack_wait_ms) };
-        let attempt = self.hold(offset, Holder::Member(origin), due_ms);
-        let (epoch, bytes) = (self.epoch, record_bytes(batch));
-        let Some(member) = self.members.get_mut(&origin) else { return false };
-        member.held.insert(offset);
-        member.unsent.push_back((epoch, offset, bytes));
-        member.unsent_bytes += bytes;
-        filled.insert(origin);
-        match &mut member.filling {
-            Some(filling) if filling.batch.base() == batch.base() => filling.records.push(Assigned { offset, attempt }),
-            filling => {
-                let records = vec![Assigned { offset, attempt }];
-                let full = filling.replace(Assignment { epoch, batch: batch.clone(), records });
-                given.extend(full.map(|full| Given::Member(origin, full)));
-            }
-        }
-        self.weigh(origin);
-        true
-    }
-
-    /// Notes who holds an offset from now on; says which attempt it is.
-    fn hold(&mut self, offset: Offset, holder: Holder, due_ms: u64) -> u32 {
-        self.ready.remove(&offset);
-        let pending = self.pending.entry(offset).or_insert_with(|| Pending::ready(0));
-        pending.attempts = pending.attempts.saturating_add(1);
-        (pending.holder, pending.due_ms) = (holder, due_ms);
-        let attempts = pending.attempts;
-        self.is_changed |= attempts > 1;
-        if due_ms != u64::MAX {
-            self.timed.insert((due_ms, offset));
-        }
-        attempts
-    }
-}
-
-/// What a record of a batch takes on the average: near enough for bounds, and cheap.
-fn record_bytes(batch: &RecordBatch) -> usize {
-    batch.bytes().len() / usize::try_from(batch.count()).unwrap_or(1).max(1)
 }

@@ -4,8 +4,11 @@ use ringmain_model::limit::{GROUP_MEMBERS_MAX, GROUP_PULLS_MAX, GROUPS_PER_TOPIC
 use ringmain_model::{GroupName, Offset, PartitionRef, Refusal, Storage};
 use ringmain_wal::Entry;
 
-use crate::command::{Effect, GroupAction, GroupStart, MemberNews, Now, Origin, Progress, Reply, SeekTo};
+use crate::command::{Command, Effect, Now, Origin, Reply};
 use crate::group::{Given, Group, Joining};
+use crate::group_command::{GroupAction, GroupStart, MemberNews, Progress, SeekTo};
+use crate::loads::Loads;
+use crate::log::stored::Lookup;
 use crate::shard::Shard;
 use crate::shard_log::{Awaiting, storage_failed};
 use crate::topics::{Topic, deleted_meanwhile};
@@ -51,14 +54,14 @@ impl Topic {
         }))
     }
 
-    fn seek_target(&self, to: SeekTo) -> Offset {
+    fn seek_target(&self, to: SeekTo, loads: Option<&mut Loads>) -> Lookup<Offset> {
         let (start, end) = (self.log.log_start().offset(), self.log.high_water().offset());
-        match to {
+        Lookup::Found(match to {
             SeekTo::Offset(offset) => offset.clamp(start, end),
-            SeekTo::Time(time_us) => self.log.offset_at_time(time_us),
+            SeekTo::Time(time_us) => return self.log.offset_at_time(time_us, loads),
             SeekTo::Earliest => start,
             SeekTo::Latest => end,
-        }
+        })
     }
 }
 
@@ -162,8 +165,9 @@ impl Shard {
             GroupAction::Seek(to) => {
                 // What this turn admitted counts as published.
                 self.close_batch(partition, effects);
-                match self.seek_group(partition, &name, to, effects) {
-                    Ok(reply) => return self.answer_when_logged(origin, partition, &name, reply),
+                match self.seek_group(origin, partition, &name, to, effects) {
+                    Ok(None) => return None,
+                    Ok(Some(reply)) => return self.answer_when_logged(origin, partition, &name, reply),
                     Err(refusal) => Err(refusal),
                 }
             }
@@ -265,15 +269,28 @@ impl Shard {
 
     fn seek_group(
         &mut self,
+        origin: Origin,
         partition: PartitionRef,
         name: &GroupName,
         to: SeekTo,
         effects: &mut Vec<Effect>,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<Option<Reply>, Refusal> {
         self.check_can_log(partition)?;
         let topic = self.topics.get_mut(&partition.incarnation).filter(|topic| !topic.is_ending);
         let topic = topic.ok_or_else(deleted_meanwhile)?;
-        let target = topic.seek_target(to);
+        if !topic.groups.contains_key(name) {
+            return Err(Refusal::group_not_found(name.as_str()));
+        }
+        let target = match topic.seek_target(to, self.log.as_mut().map(|log| &mut log.loads)) {
+            Lookup::Found(target) => target,
+            Lookup::Wanted(wanted) => {
+                let seek = Command::Group { partition, group: name.clone(), action: GroupAction::Seek(to) };
+                self.wait_for_load(wanted, origin, seek, effects);
+                return Ok(None);
+            }
+            Lookup::Lost(_, end) => end,
+            Lookup::Nothing => topic.log.log_start().offset(),
+        };
         let high_water = topic.log.high_water().offset();
         let group = topic.groups.get_mut(name).ok_or_else(|| Refusal::group_not_found(name.as_str()))?;
         group.seek(self.next_epoch, target);
@@ -281,7 +298,7 @@ impl Shard {
         group.list(partition.incarnation, &mut self.listed_groups);
         let news = MemberNews::Moved { epoch: group.epoch(), next: target };
         effects.extend(group.members().map(|to| Effect::Tell { to, news }));
-        Ok(Reply::Group(Box::new(group.stats(high_water))))
+        Ok(Some(Reply::Group(Box::new(group.stats(high_water)))))
     }
 
     fn pull(
@@ -322,8 +339,16 @@ impl Shard {
                 continue;
             }
             group.free_due(now.monotonic_ms);
-            group.give_out(&topic.log, now.monotonic_ms, &mut given);
-            group.end_pulls(now.monotonic_ms, &mut given);
+            let stopped = if group.is_loading {
+                Lookup::Nothing
+            } else {
+                let (log, mut loads) = (&topic.log, self.log.as_mut().map(|log| &mut log.loads));
+                let lookup = |offset| log.lookup(offset, loads.as_deref_mut());
+                group.give_out(log.high_water().offset(), lookup, now.monotonic_ms, &mut given)
+            };
+            if !group.is_loading && !matches!(stopped, Lookup::Wanted(_)) {
+                group.end_pulls(now.monotonic_ms, &mut given);
+            }
             let (epoch, partition) = (group.epoch(), PartitionRef { incarnation, partition: 0 });
             effects.extend(given.drain(..).map(|given| match given {
                 Given::Member(to, assignment) => Effect::Assign { to, assignment },
@@ -343,7 +368,21 @@ impl Shard {
                 if let Some(scheduled) = group.scheduled_ms.replace(due_ms) {
                     self.due_groups.remove(&(scheduled, incarnation, name.clone()));
                 }
-                self.due_groups.insert((due_ms, incarnation, name));
+                self.due_groups.insert((due_ms, incarnation, name.clone()));
+            }
+            match stopped {
+                Lookup::Wanted(wanted) => {
+                    group.is_loading = true;
+                    self.group_waits_for_load(wanted, incarnation, name, effects);
+                }
+                Lookup::Lost(from, end) => {
+                    let messages = group.lose(from, end);
+                    group.list(incarnation, &mut self.listed_groups);
+                    topic.lost += messages;
+                    let news = MemberNews::Lost { messages, resumed: group.committed() };
+                    effects.extend(group.members().map(|to| Effect::Tell { to, news }));
+                }
+                Lookup::Found(()) | Lookup::Nothing => {}
             }
         }
     }

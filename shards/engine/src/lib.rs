@@ -4,11 +4,13 @@
 //! depends on nothing but its arguments, so that a simulation replays from a seed.
 
 mod acked;
+mod cache;
 mod checkpoint;
 mod command;
 mod group;
-mod group_stored;
+mod group_command;
 mod groups;
+mod loads;
 mod log;
 mod opening;
 mod publish;
@@ -22,8 +24,10 @@ mod topics;
 mod tests;
 
 pub use command::{
-    AnswerWhen, Assigned, Assignment, Command, Effect, Event, GroupAction, GroupStart, GroupStats, Interest,
-    MemberNews, Nack, Now, Origin, Page, PlacementChange, Progress, Reply, SeekTo, TopicStats,
+    AnswerWhen, Command, Effect, Event, Interest, Now, Origin, Page, PlacementChange, Reply, StorageNews, TopicStats,
+};
+pub use group_command::{
+    Assigned, Assignment, GroupAction, GroupStart, GroupStats, MemberNews, Nack, Progress, SeekTo,
 };
 pub use opening::{
     OpenedShard, OpeningOutput, OpeningReport, ShardOpener, StorageSettings, StorageState, StorageStats,

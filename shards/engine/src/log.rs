@@ -1,12 +1,14 @@
 //! A partition's log in memory, on the core that owns it: batches, marks, retention and the live window.
 
+pub(crate) mod stored;
+
 use std::collections::VecDeque;
 
 use ringmain_model::limit::{LIVE_WINDOW_BYTES_PER_SHARD, LIVE_WINDOW_BYTES_PER_TOPIC};
 use ringmain_model::{
     CoreId, DurableOffset, HighWaterMark, LogEnd, LogStart, Message, Offset, PartitionRef, Retention,
 };
-use ringmain_wal::{BatchBuilder, BatchSpace, Entry, RecordBatch};
+use ringmain_wal::{BatchBuilder, BatchSpace, Entry, RecordBatch, TopicFile, TopicSegment};
 
 use crate::command::{Interest, Origin};
 
@@ -43,6 +45,14 @@ pub(crate) struct PartitionLog {
     window_bytes: u64,
     /// Cores that want batches, and their subscribers; short, so a list.
     interest: Vec<(CoreId, u32)>,
+    /// Memory need not keep what lies below: it is below the log start, or in topic segments.
+    boundary: Offset,
+    /// Topic segments, in order, without a gap.
+    stored: VecDeque<TopicSegment>,
+    /// Files of segments that retention has passed.
+    pub(crate) dropped: Vec<TopicFile>,
+    /// Records that cannot be read, in order.
+    lost: Vec<(Offset, Offset)>,
 }
 
 /// Bytes of one shard's logs in memory, kept beside them because its bounds are the shard's.
@@ -79,6 +89,10 @@ impl PartitionLog {
             closed_bytes: 0,
             window_bytes: 0,
             interest: Vec::new(),
+            boundary: Offset(0),
+            stored: VecDeque::new(),
+            dropped: Vec::new(),
+            lost: Vec::new(),
         }
     }
 
@@ -94,8 +108,17 @@ impl PartitionLog {
         self.log_end
     }
 
+    pub(crate) fn partition(&self) -> PartitionRef {
+        self.partition
+    }
+
     /// Bytes of the records that retention keeps.
     pub(crate) fn kept_bytes(&self) -> u64 {
+        self.stored_bytes() + self.tail_bytes()
+    }
+
+    /// Bytes of the records that retention keeps and that memory must keep for it.
+    pub(crate) fn tail_bytes(&self) -> u64 {
         self.closed_bytes - self.window_bytes
     }
 
@@ -163,33 +186,9 @@ impl PartitionLog {
         self.batches.push_back(batch);
     }
 
-    /// What only the shard's log has of the records: the partition, from which offset, up to which.
-    pub(crate) fn tail(&self) -> Option<(PartitionRef, Offset, Offset)> {
-        let from = self.log_start.offset();
-        let end = self.high_water.offset();
-        (from < end).then_some((self.partition, from, end))
-    }
-
     /// The visible batch that holds `offset`, or the first one after it.
     pub(crate) fn first_batch_from(&self, offset: Offset) -> Option<&RecordBatch> {
         self.batches.get(self.batches.partition_point(|batch| batch.end() <= offset))
-    }
-
-    /// The log as it was stored: what is kept of it, in order, and its end.
-    pub(crate) fn restore(
-        &mut self,
-        log_start: Offset,
-        log_end: Offset,
-        batches: impl Iterator<Item = RecordBatch>,
-        shard: &mut ShardBytes,
-    ) {
-        self.log_start.advance(log_start);
-        self.log_end.advance(log_end);
-        self.durable.advance(log_end);
-        self.high_water.advance(log_end);
-        for batch in batches {
-            self.keep(batch, shard);
-        }
     }
 
     /// Nothing that is not durable ever will be: gives the publishes that waited.
@@ -201,27 +200,36 @@ impl PartitionLog {
     }
 
     /// Moves the log start as far as retention demands, and lets go of what no reader may ask for any more.
-    pub(crate) fn retain(&mut self, retention: &Retention, shard: &mut ShardBytes) {
+    pub(crate) fn retain(&mut self, retention: &Retention, segments_max: u64, shard: &mut ShardBytes) {
         let end = self.high_water.offset();
         let by_count = Offset(end.0.saturating_sub(retention.max_messages));
         if by_count > self.log_start.offset() {
             self.move_start(by_count, shard);
         }
-        while self.kept_bytes() > retention.max_bytes {
-            let first = self.batches.partition_point(|batch| batch.end() <= self.log_start.offset());
+        self.retain_segments(retention, segments_max, shard);
+        while self.tail_bytes() > retention.max_bytes {
+            let first = self.batches.partition_point(|batch| batch.end() <= self.boundary);
             match self.batches.get(first + 1) {
                 Some(second) => self.move_start(second.base(), shard),
                 None => break,
             }
         }
+        self.drop_segments();
         self.trim_window(shard);
     }
 
     fn move_start(&mut self, start: Offset, shard: &mut ShardBytes) {
-        let passed = self.batches.partition_point(|batch| batch.end() <= self.log_start.offset());
         self.log_start.advance(start);
-        let below = self.batches.range(passed..).take_while(|batch| batch.end() <= start);
+        self.raise_boundary(shard);
+    }
+
+    /// Counts what memory need not keep any more.
+    fn raise_boundary(&mut self, shard: &mut ShardBytes) {
+        let boundary = self.log_start.offset().max(self.stored_end());
+        let passed = self.batches.partition_point(|batch| batch.end() <= self.boundary);
+        let below = self.batches.range(passed..).take_while(|batch| batch.end() <= boundary);
         let bytes: u64 = below.map(byte_count).sum();
+        self.boundary = self.boundary.max(boundary);
         self.window_bytes += bytes;
         shard.windows += bytes;
         *shard.kept_by(self.is_logged) -= bytes;
@@ -232,7 +240,7 @@ impl PartitionLog {
         while let Some(first) = self.batches.front() {
             let within =
                 self.window_bytes <= LIVE_WINDOW_BYTES_PER_TOPIC && shard.windows <= LIVE_WINDOW_BYTES_PER_SHARD;
-            if first.end() > self.log_start.offset() || (followed && within) {
+            if first.end() > self.boundary || (followed && within) {
                 break;
             }
             let bytes = byte_count(first);
@@ -249,7 +257,7 @@ impl PartitionLog {
 
     /// Takes all bytes of this log out of the shard's sums; for a log that is thrown away.
     pub(crate) fn forget(&self, shard: &mut ShardBytes) {
-        *shard.kept_by(self.is_logged) -= self.kept_bytes();
+        *shard.kept_by(self.is_logged) -= self.tail_bytes();
         shard.windows -= self.window_bytes;
     }
 
@@ -277,8 +285,8 @@ impl PartitionLog {
         self.batches.get(at).filter(|batch| batch.base() <= offset)
     }
 
-    /// The first kept offset of a record taken at `time_us` or later; the high-water mark when there is none.
-    pub(crate) fn offset_at_time(&self, time_us: i64) -> Offset {
+    /// The same of what memory has.
+    fn memory_offset_at_time(&self, time_us: i64) -> Offset {
         let start = self.log_start.offset();
         // Batches come in the order of their times, unless a clock went back; the one before may reach into that time.
         let after = self.batches.partition_point(|batch| batch.base_time_us() < time_us);
@@ -290,22 +298,68 @@ impl PartitionLog {
             .unwrap_or(self.high_water.offset())
     }
 
-    /// Visible batches from `from` on, within the bounds, at least one when there is one.
-    pub(crate) fn read(&self, from: Offset, bytes_max: usize, records_max: u64) -> Vec<RecordBatch> {
-        let first = self.batches.partition_point(|batch| batch.end() <= from);
-        let (mut bytes, mut batches) = (0, Vec::new());
-        for batch in self.batches.range(first..) {
-            bytes += batch.bytes().len();
-            if !batches.is_empty() && bytes > bytes_max {
-                break;
-            }
-            batches.push(batch.clone());
-            if batch.end().since(from) >= records_max {
-                break;
-            }
-        }
-        batches
+    fn first_in_memory(&self) -> Option<&RecordBatch> {
+        self.batches.front()
     }
+
+    /// Whether everything visible from `from` on is in memory.
+    pub(crate) fn is_in_memory(&self, from: Offset) -> bool {
+        let end = self.high_water.offset();
+        from >= end || self.batches.front().is_some_and(|first| first.base() <= from)
+    }
+
+    /// Visible batches in memory that hold `from` or come after it.
+    pub(crate) fn visible_from(&self, from: Offset) -> impl Iterator<Item = &RecordBatch> {
+        self.batches.range(self.batches.partition_point(|batch| batch.end() <= from)..)
+    }
+
+    /// The log as it was stored: its segments, what is kept of the rest, in order, and its end. What is missing between is lost.
+    pub(crate) fn restore(
+        &mut self,
+        log_start: Offset,
+        log_end: Offset,
+        segments: Vec<TopicSegment>,
+        batches: impl Iterator<Item = RecordBatch>,
+        shard: &mut ShardBytes,
+    ) {
+        self.log_start.advance(log_start);
+        self.log_end.advance(log_end);
+        self.durable.advance(log_end);
+        self.high_water.advance(log_end);
+        self.stored = segments.into();
+        self.boundary = log_start.max(self.stored_end());
+        let mut next = self.boundary;
+        for batch in batches.filter(|batch| batch.end() > self.boundary).collect::<Vec<_>>() {
+            self.lose(next, batch.base());
+            next = batch.end();
+            self.keep(batch, shard);
+        }
+        self.lose(next, log_end);
+        self.drop_segments();
+    }
+}
+
+/// The first of `batches` that reach `from`, within the bounds, at least one when there is one.
+pub(crate) fn page<'b>(
+    batches: impl Iterator<Item = &'b RecordBatch>,
+    from: Offset,
+    bytes_max: usize,
+    records_max: u64,
+) -> Vec<RecordBatch> {
+    let (mut bytes, mut page): (usize, Vec<RecordBatch>) = (0, Vec::new());
+    for batch in batches.filter(|batch| batch.end() > from) {
+        bytes += batch.bytes().len();
+        // A page has no gap inside: who reads on finds it.
+        let has_gap = page.last().is_some_and(|last| last.end() != batch.base());
+        if has_gap || (!page.is_empty() && bytes > bytes_max) {
+            break;
+        }
+        page.push(batch.clone());
+        if batch.end().since(from) >= records_max {
+            break;
+        }
+    }
+    page
 }
 
 fn byte_count(batch: &RecordBatch) -> u64 {

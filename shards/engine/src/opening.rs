@@ -1,10 +1,13 @@
 //! Opens a shard's directory: slots, log, replay, and the shard that goes on from there. Decisions on the opening thread.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
-use ringmain_model::{Incarnation, ShardId, TopicName};
+use ringmain_model::limit::{TAIL_BYTES_TO_STORE, TAILS_BYTES_MAX};
+use ringmain_model::{Incarnation, Offset, ShardId, TopicName};
 use ringmain_wal::{
     Completion, Effect as FileEffect, FileName, Finding, LogOpener, LogSettings, LogWriter, OpenOutput, OpenRefused,
-    Opened, OperationId, SlotName, SlotWriter, Slots, SlotsRefused, choose_slot,
+    Opened, OperationId, SlotName, SlotWriter, Slots, SlotsRefused, TopicFile, choose_slot,
 };
 
 use crate::checkpoint::Checkpointing;
@@ -22,8 +25,14 @@ pub struct StorageSettings {
     pub topic_segment_bytes: u64,
     /// Segments that one partition keeps.
     pub topic_segments_max: u64,
+    /// The smallest that a segment of a topic with little retention may be.
+    pub topic_segment_bytes_min: u64,
     /// Bytes that the log may grow by before a checkpoint begins.
     pub checkpoint_bytes: u64,
+    /// Bytes of a partition's records that a checkpoint moves to a topic segment; less is written again at the log's head.
+    pub tail_bytes_to_store: u64,
+    /// Bytes of all tails that are written again; beyond, smaller ones move to topic segments, too.
+    pub tails_bytes_max: u64,
 }
 
 impl StorageSettings {
@@ -34,7 +43,10 @@ impl StorageSettings {
             log: LogSettings::new(shard, epoch),
             topic_segment_bytes: 64 << 20,
             topic_segments_max: 10,
+            topic_segment_bytes_min: 1 << 20,
             checkpoint_bytes: 64 << 20,
+            tail_bytes_to_store: TAIL_BYTES_TO_STORE,
+            tails_bytes_max: TAILS_BYTES_MAX,
         }
     }
 }
@@ -119,6 +131,8 @@ pub struct OpeningReport {
     pub records: u64,
     /// Their groups.
     pub groups: u64,
+    /// Topic segments that are not there: the topic, the file, the first offset and the one after the last.
+    pub missing: Vec<(TopicName, TopicFile, Offset, Offset)>,
 }
 
 /// Opens one shard.
@@ -130,6 +144,8 @@ pub struct ShardOpener {
     shard: Option<Shard>,
     replay: Replay,
     report: OpeningReport,
+    /// Topic segments that were found.
+    topic_files: BTreeSet<TopicFile>,
 }
 
 impl ShardOpener {
@@ -157,7 +173,12 @@ impl ShardOpener {
             checkpoint: slots.newer.as_ref().map(|(_, content)| content.sequence),
             ..OpeningReport::default()
         };
-        Ok(Self { storage, slots, opener, shard: Some(shard), replay, report })
+        let topic_files = files.iter().filter_map(|(file, _)| match file {
+            FileName::Topic(file) => Some(*file),
+            _ => None,
+        });
+        let topic_files = topic_files.collect();
+        Ok(Self { storage, slots, opener, shard: Some(shard), replay, report, topic_files })
     }
 
     /// Begins.
@@ -195,17 +216,38 @@ impl ShardOpener {
 
     fn finish(&mut self, mut shard: Shard, opened: Opened) -> OpenedShard {
         let mut report = std::mem::take(&mut self.report);
-        shard.replayed(std::mem::take(&mut self.replay), &mut report);
+        shard.replayed(std::mem::take(&mut self.replay), &self.storage, &self.topic_files, &mut report);
         let (mut log_outputs, mut slot_outputs) = (Vec::new(), Vec::new());
         let writer = LogWriter::new(self.storage.log, opened, &mut log_outputs);
         let slots = SlotWriter::new(shard.id(), &self.slots, &mut slot_outputs);
         let slots_valid = usize::from(self.slots.newer.is_some()) + usize::from(self.slots.older.is_some());
         let mut log = ShardLog::new(self.storage, writer, slots, Checkpointing::new(slots_valid));
+        self.drop_strangers(&shard, &mut log, &report);
         (log.log_outputs, log.slot_outputs) = (log_outputs, slot_outputs);
         shard.log = Some(Box::new(log));
         let mut effects = Vec::new();
         shard.settle_log(Now::default(), &mut effects);
+        shard.unlink_files(&mut effects);
         OpenedShard { shard, effects, report }
+    }
+}
+
+impl ShardOpener {
+    /// Files that no slot names: those of topics that are gone go at once, those that a checkpoint left which came to no end go when
+    /// no slot can name them. Where something is damaged nobody knows what is gone, and nothing goes.
+    fn drop_strangers(&self, shard: &Shard, log: &mut ShardLog, report: &OpeningReport) {
+        let is_whole = report.findings.iter().all(|finding| matches!(finding, Finding::Cut { .. }));
+        for file in &self.topic_files {
+            match shard.topics.get(&file.partition.incarnation) {
+                Some(topic) if topic.log.has_segment(file.base) => {}
+                Some(_) => log.checkpointing.drop_found(std::iter::once(*file)),
+                None if is_whole => log.checkpointing.unlinks.push(*file),
+                None => {}
+            }
+        }
+        for topic in shard.topics.values() {
+            log.drop_files(topic.log.dropped.clone());
+        }
     }
 }
 

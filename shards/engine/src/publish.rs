@@ -126,7 +126,11 @@ impl Shard {
         let Some(topic) = self.topics.get_mut(&partition.incarnation) else { return };
         let Some((batch, waiting)) = topic.log.batch_durable(&mut self.bytes) else { return };
         let start = topic.log.log_start();
-        topic.log.retain(&topic.config.retention, &mut self.bytes);
+        let segments_max = self.log.as_ref().map_or(u64::MAX, |log| log.settings.topic_segments_max);
+        topic.log.retain(&topic.config.retention, segments_max, &mut self.bytes);
+        if let Some(log) = &mut self.log {
+            log.drop_files(topic.log.take_dropped());
+        }
         if topic.log.log_start() > start {
             topic.evict_from_groups(effects);
         }

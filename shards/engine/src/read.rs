@@ -1,27 +1,40 @@
 //! Reads of visible records, and the interest of cores in new ones. On the core that owns the shard.
 
-use ringmain_model::{CoreId, Offset, PartitionRef};
+use ringmain_model::{CoreId, PartitionRef};
 
-use crate::command::{Effect, Interest, Page, Reply};
+use crate::command::{Command, Effect, Interest, Origin, Page, Reply};
+use crate::log::page;
+use crate::log::stored::Lookup;
 use crate::shard::Shard;
 use crate::topics::deleted_meanwhile;
 
 impl Shard {
-    pub(crate) fn read(
-        &self,
-        partition: PartitionRef,
-        from: Offset,
-        bytes_max: usize,
-        records_max: u64,
-        following: bool,
-    ) -> Reply {
-        let Some(topic) = self.living(partition.incarnation) else {
-            return Reply::Refused(deleted_meanwhile());
+    /// Answers a [`Command::Read`], now or when what it needs has been read from the disk.
+    pub(crate) fn read(&mut self, origin: Origin, read: Command, effects: &mut Vec<Effect>) {
+        let Command::Read { partition, from, bytes_max, records_max, following } = read else { return };
+        let topic = self.topics.get(&partition.incarnation).filter(|topic| !topic.is_ending);
+        let Some(topic) = topic else {
+            let reply = Reply::Refused(deleted_meanwhile());
+            effects.push(Effect::Reply { to: origin, reply });
+            return;
         };
-        let high_water = topic.log.high_water();
-        let from = from.clamp(topic.log.readable_from(following), high_water.offset());
-        let batches = topic.log.read(from, bytes_max, records_max);
-        Reply::Page(Page { partition, from, batches, log_start: topic.log.log_start(), high_water })
+        let log = &topic.log;
+        let high_water = log.high_water();
+        let mut from = from.clamp(log.readable_from(following), high_water.offset());
+        while let Some((_, end)) = log.lost_at(from) {
+            from = end.min(high_water.offset());
+        }
+        let loads = self.log.as_mut().map(|log| &mut log.loads).filter(|_| !log.is_in_memory(from));
+        let batches = match loads.map(|loads| log.chunk_at(from, loads)) {
+            Some(Lookup::Found(batches)) => page(batches.iter(), from, bytes_max, records_max),
+            Some(Lookup::Wanted(wanted)) => return self.wait_for_load(wanted, origin, read, effects),
+            // Between the segments and memory there is nothing but what is lost, which was passed above.
+            Some(Lookup::Lost(..) | Lookup::Nothing) | None => {
+                page(log.visible_from(from), from, bytes_max, records_max)
+            }
+        };
+        let page = Page { partition, from, batches, log_start: log.log_start(), high_water };
+        effects.push(Effect::Reply { to: origin, reply: Reply::Page(page) });
     }
 
     pub(crate) fn interest(

@@ -1,13 +1,13 @@
 //! A shard made again from its checkpoint and its log. Decisions alone, on the thread that opens it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashMap;
 use ringmain_model::{GroupName, Offset, PartitionRef};
-use ringmain_wal::{Checkpoint, Entry, GroupProgress, LogMarks, RecordBatch};
+use ringmain_wal::{Checkpoint, Entry, GroupProgress, LogMarks, RecordBatch, TopicFile, TopicSegment};
 
 use crate::group::Group;
-use crate::opening::OpeningReport;
+use crate::opening::{OpeningReport, StorageSettings};
 use crate::shard::Shard;
 
 /// What is known while the log is being replayed. The order of records in the log is not the order of their offsets: a checkpoint
@@ -16,6 +16,7 @@ use crate::shard::Shard;
 pub(crate) struct Replay {
     records: HashMap<PartitionRef, BTreeMap<Offset, RecordBatch>>,
     marks: HashMap<PartitionRef, LogMarks>,
+    segments: HashMap<PartitionRef, Vec<TopicSegment>>,
     groups: HashMap<(PartitionRef, GroupName), GroupProgress>,
     entries: u64,
     epoch_max: Option<u64>,
@@ -28,6 +29,8 @@ impl Shard {
             self.insert_topic(topic.name.clone(), topic.incarnation, topic.config, topic.created_us);
         }
         replay.marks.extend(checkpoint.marks.iter().map(|marks| (marks.partition, *marks)));
+        let segments = checkpoint.segments.iter();
+        replay.segments.extend(segments.map(|one| (one.partition, one.segments.clone())));
         for group in &checkpoint.groups {
             replay.note_group(group.clone());
         }
@@ -62,12 +65,18 @@ impl Shard {
             Entry::GroupDeleted { partition, group } => {
                 replay.groups.remove(&(partition, group));
             }
-            Entry::LogMarks(_) => {}
+            Entry::LogMarks(_) | Entry::PartitionSegments(_) => {}
         }
     }
 
     /// Everything was replayed: logs and groups are put together.
-    pub(crate) fn replayed(&mut self, mut replay: Replay, report: &mut OpeningReport) {
+    pub(crate) fn replayed(
+        &mut self,
+        mut replay: Replay,
+        storage: &StorageSettings,
+        files: &BTreeSet<TopicFile>,
+        report: &mut OpeningReport,
+    ) {
         for (incarnation, topic) in &mut self.topics {
             let partition = PartitionRef { incarnation: *incarnation, partition: 0 };
             let records = replay.records.remove(&partition).unwrap_or_default();
@@ -75,9 +84,18 @@ impl Shard {
             let found_end = records.values().map(RecordBatch::end).max().unwrap_or_default();
             let log_end = marks.map_or(found_end, |marks| marks.log_end.max(found_end));
             let log_start = marks.map_or(Offset(0), |marks| marks.log_start).min(log_end);
-            let kept = records.into_values().filter(|batch| batch.end() > log_start);
-            topic.log.restore(log_start, log_end, kept, &mut self.bytes);
-            topic.log.retain(&topic.config.retention, &mut self.bytes);
+            let segments = replay.segments.remove(&partition).unwrap_or_default();
+            let missing: Vec<_> = segments
+                .iter()
+                .filter(|segment| !files.contains(&TopicFile { partition, base: segment.base }))
+                .map(|segment| (segment.base, segment.end))
+                .collect();
+            topic.log.restore(log_start, log_end, segments, records.into_values(), &mut self.bytes);
+            for (base, end) in missing {
+                topic.log.lose(base, end);
+                report.missing.push((topic.name.clone(), TopicFile { partition, base }, base, end));
+            }
+            topic.log.retain(&topic.config.retention, storage.topic_segments_max, &mut self.bytes);
             report.records += log_end.since(topic.log.log_start().offset());
         }
         for ((partition, name), progress) in replay.groups {

@@ -113,12 +113,15 @@ impl Shard {
             Event::TurnEnded => {
                 self.close_batches(effects);
                 self.serve_groups(now, effects);
+                if let Some(log) = &mut self.log {
+                    log.loads.trim();
+                }
                 self.end_log_turn(now, effects);
             }
         }
     }
 
-    fn asked(&mut self, now: Now, origin: Origin, command: Command, effects: &mut Vec<Effect>) {
+    pub(crate) fn asked(&mut self, now: Now, origin: Origin, command: Command, effects: &mut Vec<Effect>) {
         match command {
             Command::Create { name, config, incarnation } => {
                 self.create(now, origin, name, config, incarnation, effects);
@@ -129,10 +132,7 @@ impl Shard {
             Command::Publish { partition, message, answer } => {
                 self.publish(now, origin, partition, &message, answer, effects);
             }
-            Command::Read { partition, from, bytes_max, records_max, following } => {
-                let reply = self.read(partition, from, bytes_max, records_max, following);
-                effects.push(Effect::Reply { to: origin, reply });
-            }
+            read @ Command::Read { .. } => self.read(origin, read, effects),
             Command::Interest { partition, interest } => {
                 let reply = self.interest(origin.core, partition, interest, effects);
                 effects.push(Effect::Reply { to: origin, reply });

@@ -6,13 +6,14 @@ use hashbrown::HashMap;
 use ringmain_model::limit::{LOG_RETRY_MS, PROGRESS_LOG_MS};
 use ringmain_model::{GroupName, Incarnation, PartitionRef, Refusal, RefusalKind};
 use ringmain_wal::{
-    Completion, Effect as FileEffect, Entry, Failure, LogOutput, LogWriter, NotAdmitted, OperationId, Sequence,
-    SlotOutput, SlotWriter,
+    Completion, Effect as FileEffect, Entry, Failure, LogOutput, LogWriter, NotAdmitted, OperationId, SegmentsOutput,
+    SegmentsWriter, Sequence, SlotOutput, SlotWriter,
 };
 
 use crate::checkpoint::Checkpointing;
-use crate::command::{Effect, Now, Origin, PlacementChange, Reply};
+use crate::command::{Effect, Now, Origin, PlacementChange, Reply, StorageNews};
 use crate::group::Group;
+use crate::loads::{Loads, Place};
 use crate::opening::{StorageSettings, StorageState, StorageStats};
 use crate::shard::Shard;
 
@@ -36,6 +37,13 @@ pub(crate) enum Awaiting {
 pub(crate) enum Machine {
     Log(OperationId),
     Slots(OperationId),
+    Segments(OperationId),
+    /// A read of a topic segment.
+    Load(Place),
+    /// A read for an index that is made again.
+    Scan(Place, OperationId),
+    /// Whatever comes of it.
+    Unlink,
 }
 
 /// The log of one shard, its checkpoints, and what waits for them.
@@ -44,8 +52,11 @@ pub(crate) struct ShardLog {
     pub(crate) settings: StorageSettings,
     pub(crate) writer: LogWriter,
     pub(crate) slots: SlotWriter,
+    pub(crate) segments: SegmentsWriter,
+    pub(crate) loads: Loads,
     pub(crate) log_outputs: Vec<LogOutput>,
     pub(crate) slot_outputs: Vec<SlotOutput>,
+    pub(crate) segment_outputs: Vec<SegmentsOutput>,
     operations: HashMap<OperationId, Machine>,
     next_operation: u64,
     /// In the order of the log.
@@ -79,8 +90,11 @@ impl ShardLog {
             settings,
             writer,
             slots,
+            segments: SegmentsWriter::new(settings.log.shard),
+            loads: Loads::new(),
             log_outputs: Vec::new(),
             slot_outputs: Vec::new(),
+            segment_outputs: Vec::new(),
             operations: HashMap::new(),
             next_operation: 0,
             awaiting: VecDeque::new(),
@@ -169,15 +183,6 @@ impl ShardLog {
         effects.push(Effect::File { operation, effect });
     }
 
-    /// Brings the result of an operation to the machine that asked for it.
-    pub(crate) fn completed(&mut self, operation: OperationId, completion: &Completion) {
-        match self.operations.remove(&operation) {
-            Some(Machine::Log(own)) => self.writer.completed(own, completion, &mut self.log_outputs),
-            Some(Machine::Slots(own)) => self.slots.completed(own, completion, &mut self.slot_outputs),
-            None => {}
-        }
-    }
-
     /// Whether the next end of a turn has something to write.
     pub(crate) fn is_dirty(&self) -> bool {
         !self.is_poisoned() && !self.writer.is_writing() && (!self.dirty.is_empty() || self.is_progress_urgent)
@@ -230,10 +235,15 @@ impl Shard {
         completion: &Completion,
         effects: &mut Vec<Effect>,
     ) {
-        if let Some(log) = &mut self.log {
-            log.completed(operation, completion);
+        let Some(log) = &mut self.log else { return };
+        match log.operations.remove(&operation) {
+            Some(Machine::Log(own)) => log.writer.completed(own, completion, &mut log.log_outputs),
+            Some(Machine::Slots(own)) => log.slots.completed(own, completion, &mut log.slot_outputs),
+            Some(Machine::Segments(own)) => log.segments.completed(own, completion, &mut log.segment_outputs),
+            Some(Machine::Load(place)) => self.loaded(now, place, completion, effects),
+            Some(Machine::Scan(place, own)) => self.scanned(now, place, own, completion, effects),
+            Some(Machine::Unlink) | None => {}
         }
-        self.settle_log(now, effects);
     }
 
     /// Lets what the log's machines said take its course.
@@ -242,8 +252,12 @@ impl Shard {
             let Some(log) = &mut self.log else { return };
             let (log_outputs, slot_outputs) =
                 (std::mem::take(&mut log.log_outputs), std::mem::take(&mut log.slot_outputs));
-            if log_outputs.is_empty() && slot_outputs.is_empty() {
+            let segment_outputs = std::mem::take(&mut log.segment_outputs);
+            if log_outputs.is_empty() && slot_outputs.is_empty() && segment_outputs.is_empty() {
                 return;
+            }
+            for output in segment_outputs {
+                self.take_segments_output(now, output, effects);
             }
             for output in log_outputs {
                 self.take_log_output(now, output, effects);
@@ -269,9 +283,13 @@ impl Shard {
                 }
             }
             LogOutput::Poisoned(failure) => self.poison(failure, effects),
-            LogOutput::Full(_) => log.retry_ms = Some(now.monotonic_ms + LOG_RETRY_MS),
+            LogOutput::Full(failure) => {
+                log.retry_ms = Some(now.monotonic_ms + LOG_RETRY_MS);
+                effects.push(Effect::StorageNews(StorageNews::Full(failure)));
+            }
             LogOutput::Room => {
                 log.retry_ms = None;
+                effects.push(Effect::StorageNews(StorageNews::Room));
                 if log.state == StorageState::Full {
                     log.state = StorageState::Open;
                 }
@@ -310,13 +328,14 @@ impl Shard {
     }
 
     /// Nothing more is written: who waits is told that nobody knows.
-    pub(crate) fn poison(&mut self, _failure: Failure, effects: &mut Vec<Effect>) {
+    pub(crate) fn poison(&mut self, failure: Failure, effects: &mut Vec<Effect>) {
         let Some(log) = &mut self.log else { return };
         log.state = StorageState::Poisoned;
         (log.retry_ms, log.progress_due_ms, log.is_progress_urgent) = (None, None, false);
         log.dirty.clear();
         log.unlogged_groups.clear();
         log.checkpointing.stop();
+        effects.push(Effect::StorageNews(StorageNews::Poisoned(failure)));
         let unknown = |to| Effect::Reply { to, reply: Reply::Refused(outcome_unknown()) };
         for (_, awaiting) in std::mem::take(&mut log.awaiting) {
             match awaiting {

@@ -5,8 +5,9 @@ use ringmain_model::limit::TOPICS_PER_SHARD_MAX;
 use ringmain_model::{GroupName, Incarnation, PartitionRef, Refusal, RefusalKind, Storage, TopicConfig, TopicName};
 use ringmain_wal::{Entry, TopicCreated};
 
-use crate::command::{Effect, GroupStats, Now, Origin, PlacementChange, Reply, TopicStats};
+use crate::command::{Effect, Now, Origin, PlacementChange, Reply, TopicStats};
 use crate::group::Group;
+use crate::group_command::GroupStats;
 use crate::log::PartitionLog;
 use crate::shard::Shard;
 use crate::shard_log::Awaiting;
@@ -150,9 +151,13 @@ impl Shard {
     }
 
     /// Its data goes.
-    pub(crate) fn end_topic(&mut self, incarnation: Incarnation, _effects: &mut Vec<Effect>) {
-        if let Some(topic) = self.topics.remove(&incarnation) {
+    pub(crate) fn end_topic(&mut self, incarnation: Incarnation, effects: &mut Vec<Effect>) {
+        if let Some(mut topic) = self.topics.remove(&incarnation) {
             topic.log.forget(&mut self.bytes);
+            if let Some(log) = &mut self.log {
+                log.checkpointing.unlinks.extend(topic.log.take_files());
+            }
+            self.unlink_files(effects);
         }
     }
 

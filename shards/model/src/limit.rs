@@ -196,6 +196,18 @@ pub const TAILS_BYTES_MAX: u64 = 32 << 20;
 /// Bytes of tails that one turn writes again, so that a checkpoint does not hold up the log.
 pub const TAILS_BYTES_PER_TURN: u64 = 256 << 10;
 
+/// Bytes of topic segments that one shard keeps after reading them.
+pub const READ_CACHE_BYTES: usize = 32 << 20;
+
+/// Bytes of their indexes likewise.
+pub const READ_INDEXES_BYTES: usize = 4 << 20;
+
+/// Reads of topic segments that one shard has under way. Answer: the others wait.
+pub const LOADS_MAX: usize = 16;
+
+/// Commands of one shard that wait for such reads. Answer: 503 busy.
+pub const LOAD_WAITERS_MAX: usize = 65_536;
+
 /// Events that one turn takes from the kernel before it goes on to the lanes.
 pub const TURN_EVENTS_MAX: usize = 4096;
 

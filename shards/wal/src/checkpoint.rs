@@ -7,10 +7,13 @@ use crate::effect::SlotName;
 use crate::entry::{self, Entry, EntryDamage, GroupProgress, LogMarks, TopicCreated};
 use crate::fields::{Fields, length32};
 use crate::position::{BLOCK_BYTES, LogPosition, SegmentNumber, Sequence, whole_blocks};
+use crate::topic::PartitionSegments;
 
 const MAGIC: &[u8; 8] = b"RMSLOT\0\0";
 const SLOT_VERSION: u32 = 1;
 const FIXED_BYTES: usize = 72;
+/// Segments of one partition in one entry; a longer list takes several, so that an entry's length stays within 32 bits.
+const SEGMENTS_PER_ENTRY: usize = 4096;
 
 /// How a shard stood when the log had come to `position`: replaying from there makes it stand as it stands now.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,6 +28,23 @@ pub struct Checkpoint {
     pub marks: Vec<LogMarks>,
     /// Where each group stands.
     pub groups: Vec<GroupProgress>,
+    /// Topic segments of each partition that has some; one without any is left out of the slot.
+    pub segments: Vec<PartitionSegments>,
+}
+
+impl Checkpoint {
+    /// A checkpoint that says nothing but where replay starts.
+    #[must_use]
+    pub fn at(position: LogPosition) -> Self {
+        Self {
+            position,
+            held: Vec::new(),
+            topics: Vec::new(),
+            marks: Vec::new(),
+            groups: Vec::new(),
+            segments: Vec::new(),
+        }
+    }
 }
 
 /// A slot that was read.
@@ -53,7 +73,13 @@ pub enum SlotDamage {
 /// The bytes of a slot, filled up to a block.
 #[must_use]
 pub fn encode_slot(shard: ShardId, sequence: u64, checkpoint: &Checkpoint) -> Vec<u8> {
-    let count = checkpoint.topics.len() + checkpoint.marks.len() + checkpoint.groups.len();
+    let lists = || {
+        checkpoint
+            .segments
+            .iter()
+            .flat_map(|one| one.segments.chunks(SEGMENTS_PER_ENTRY).map(|segments| (one.partition, segments)))
+    };
+    let count = checkpoint.topics.len() + checkpoint.marks.len() + checkpoint.groups.len() + lists().count();
     let position = &checkpoint.position;
     let mut out = Vec::with_capacity(FIXED_BYTES + 8 * checkpoint.held.len() + 128 * count);
     out.extend_from_slice(MAGIC);
@@ -78,6 +104,9 @@ pub fn encode_slot(shard: ShardId, sequence: u64, checkpoint: &Checkpoint) -> Ve
     for content in topics.chain(marks).chain(groups) {
         // None of these three shares bytes, so nothing is left to append.
         let _ = entry::encode(&content, &mut out);
+    }
+    for (partition, segments) in lists() {
+        entry::put_segments(&mut out, partition, segments);
     }
     let length = out.len();
     out[16..24].copy_from_slice(&(length as u64).to_le_bytes());
@@ -113,14 +142,13 @@ pub fn decode_slot(shard: ShardId, file: &Bytes) -> Result<SlotContent, SlotDama
 fn read_slot(shard: ShardId, slot: &Bytes) -> Result<Option<SlotContent>, SlotDamage> {
     let Some(head) = slot.get(24..FIXED_BYTES) else { return Ok(None) };
     let mut fields = Fields::of(head);
-    let Some((sequence, owner, position, held, count)) = read_head(&mut fields) else { return Ok(None) };
+    let Some((sequence, owner, position, held_count, count)) = read_head(&mut fields) else { return Ok(None) };
     if owner != shard {
         return Err(SlotDamage::Foreign(owner));
     }
     let mut fields = Fields::of(&slot[FIXED_BYTES..]);
-    let mut checkpoint =
-        Checkpoint { position, held: Vec::new(), topics: Vec::new(), marks: Vec::new(), groups: Vec::new() };
-    for _ in 0..held {
+    let mut checkpoint = Checkpoint::at(position);
+    for _ in 0..held_count {
         let Some(number) = fields.u64() else { return Ok(None) };
         checkpoint.held.push(SegmentNumber(number));
     }
@@ -133,6 +161,11 @@ fn read_slot(shard: ShardId, slot: &Bytes) -> Result<Option<SlotContent>, SlotDa
                     Entry::TopicCreated(topic) => checkpoint.topics.push(topic),
                     Entry::LogMarks(marks) => checkpoint.marks.push(marks),
                     Entry::GroupProgress(progress) => checkpoint.groups.push(progress),
+                    Entry::PartitionSegments(segments) => {
+                        if !add_segments(&mut checkpoint.segments, segments) {
+                            return Ok(None);
+                        }
+                    }
                     _ => return Ok(None),
                 }
                 seen = seen.saturating_add(1);
@@ -144,6 +177,18 @@ fn read_slot(shard: ShardId, slot: &Bytes) -> Result<Option<SlotContent>, SlotDa
         }
     }
     Ok((seen == count).then_some(SlotContent { sequence, checkpoint }))
+}
+
+/// Adds a list, or the next part of the last one; says whether it belongs there.
+fn add_segments(lists: &mut Vec<PartitionSegments>, next: PartitionSegments) -> bool {
+    let Some(last) = lists.last_mut().filter(|last| last.partition == next.partition) else {
+        lists.push(next);
+        return true;
+    };
+    let is_full = last.segments.len().is_multiple_of(SEGMENTS_PER_ENTRY);
+    let goes_on = last.segments.last().is_some_and(|segment| segment.is_sealed()) && last.end() == next.base();
+    last.segments.extend(next.segments);
+    is_full && goes_on
 }
 
 fn read_head(fields: &mut Fields<'_>) -> Option<(u64, ShardId, LogPosition, u32, u32)> {

@@ -9,9 +9,10 @@ use ringmain_model::{GroupName, Incarnation, Message, Offset, PartitionRef, Topi
 
 use crate::batch::{HEADER_BYTES, RecordBatch};
 use crate::record;
+use crate::topic::PartitionSegments;
 
-pub(crate) use decode::decode;
-pub(crate) use encode::encode;
+pub(crate) use decode::{config, decode};
+pub(crate) use encode::{CONFIG_BYTES, encode, put_config, put_segments};
 
 /// Bytes before an entry's content; see `FORMAT.md`.
 pub(crate) const ENTRY_FIXED_BYTES: usize = 8;
@@ -23,6 +24,7 @@ pub(crate) const KIND_TOPIC_DELETED: u8 = 4;
 pub(crate) const KIND_GROUP_PROGRESS: u8 = 5;
 pub(crate) const KIND_GROUP_DELETED: u8 = 6;
 pub(crate) const KIND_LOG_MARKS: u8 = 7;
+pub(crate) const KIND_PARTITION_SEGMENTS: u8 = 8;
 
 /// One entry of the log or of a checkpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -51,6 +53,8 @@ pub enum Entry {
     },
     /// Where a partition's log starts and ends. In checkpoints only.
     LogMarks(LogMarks),
+    /// Where a partition's records stand that have left the log. In checkpoints only.
+    PartitionSegments(PartitionSegments),
 }
 
 /// The start of a topic's life.
@@ -173,6 +177,7 @@ impl Entry {
             Self::GroupProgress(progress) => Some(progress.partition),
             Self::GroupDeleted { partition, .. } => Some(*partition),
             Self::LogMarks(marks) => Some(marks.partition),
+            Self::PartitionSegments(segments) => Some(segments.partition),
             Self::TopicCreated(_) | Self::TopicChanged(_) | Self::TopicDeleted { .. } => None,
         }
     }

@@ -1,7 +1,8 @@
-//! Storage as bytes and decisions, without files: record batches, the commit log, checkpoint slots. Pure, for any core.
+//! Storage as bytes and decisions, without files: record batches, the commit log, checkpoint slots, topic segments. Pure, for
+//! any core.
 //!
 //! `FORMAT.md` beside this crate draws every byte; golden files under `tests/data/` hold every version to it. The log's
-//! writer, its opener and the slots' writer are state machines: they say which effects to perform and are told what came of
+//! writer, its opener, the writers of slots and topic segments and the rebuilder of an index are state machines: they say which effects to perform and are told what came of
 //! them, so that a simulation drives the very code that could lose data.
 
 mod batch;
@@ -16,6 +17,7 @@ mod record;
 mod recovery;
 mod segment;
 mod slot;
+mod topic;
 mod writer;
 
 #[cfg(test)]
@@ -32,4 +34,9 @@ pub use record::{Record, RecordHeaders};
 pub use recovery::{Finding, LogOpener, OpenOutput, OpenRefused, Opened};
 pub use segment::{SegmentHeader, SegmentHeaderDamage};
 pub use slot::{SLOT_SLICE_BYTES, SlotOutput, SlotWriter};
+pub use topic::{
+    CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, CHUNK_HEADER_BYTES, Chunk, ChunkDamage, ChunkScan, ChunkScanOutput, IndexDamage,
+    PartitionSegments, SegmentsOutput, SegmentsWriter, StoreJob, TOPIC_SEGMENT_BYTES_MAX, TOPIC_WRITE_BYTES_MAX,
+    TopicHeaderDamage, TopicSegment, TopicSegmentHeader, decode_chunk, decode_index,
+};
 pub use writer::{LogOutput, LogSettings, LogWriter, NotAdmitted, Segment};

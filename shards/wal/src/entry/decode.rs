@@ -6,9 +6,11 @@ use ringmain_model::{GroupName, Incarnation, Offset, PartitionRef, Retention, St
 use crate::batch::{Damage, RecordBatch};
 use crate::entry::{
     ENTRY_FIXED_BYTES, Entry, EntryDamage, GroupProgress, KIND_GROUP_DELETED, KIND_GROUP_PROGRESS, KIND_LOG_MARKS,
-    KIND_RECORDS, KIND_TOPIC_CHANGED, KIND_TOPIC_CREATED, KIND_TOPIC_DELETED, LogMarks, TopicChanged, TopicCreated,
+    KIND_PARTITION_SEGMENTS, KIND_RECORDS, KIND_TOPIC_CHANGED, KIND_TOPIC_CREATED, KIND_TOPIC_DELETED, LogMarks,
+    TopicChanged, TopicCreated,
 };
 use crate::fields::Fields;
+use crate::topic::{PartitionSegments, SEGMENT_FIXED_BYTES, TopicSegment};
 
 /// The entry at the start of `bytes`, and how many bytes it takes. The checksum around it has been checked, so bytes that
 /// do not fit are damage and never "not yet".
@@ -31,6 +33,7 @@ pub(crate) fn decode(bytes: &Bytes) -> Result<(Entry, usize), EntryDamage> {
         KIND_GROUP_PROGRESS => progress(&mut fields).map(Entry::GroupProgress),
         KIND_GROUP_DELETED => group_deleted(&mut fields),
         KIND_LOG_MARKS => log_marks(&mut fields).map(Entry::LogMarks),
+        KIND_PARTITION_SEGMENTS => segments(&mut fields).map(Entry::PartitionSegments),
         _ => return Err(EntryDamage::Newer),
     };
     entry.filter(|_| fields.is_empty()).map(|entry| (entry, length)).ok_or(malformed)
@@ -96,11 +99,22 @@ fn log_marks(fields: &mut Fields<'_>) -> Option<LogMarks> {
     (log_start <= log_end).then_some(LogMarks { partition, log_start, log_end })
 }
 
+fn segments(fields: &mut Fields<'_>) -> Option<PartitionSegments> {
+    let partition = partition(fields)?;
+    let count = usize::try_from(fields.u32()?).ok().filter(|count| *count <= fields.left() / SEGMENT_FIXED_BYTES)?;
+    let mut segments = Vec::with_capacity(count);
+    for _ in 0..count {
+        segments.push(TopicSegment::take(fields)?);
+    }
+    let segments = PartitionSegments { partition, segments };
+    segments.is_well_formed().then_some(segments)
+}
+
 fn partition(fields: &mut Fields<'_>) -> Option<PartitionRef> {
     Some(PartitionRef { incarnation: Incarnation(fields.u64()?), partition: fields.u32()? })
 }
 
-fn config(fields: &mut Fields<'_>) -> Option<TopicConfig> {
+pub(crate) fn config(fields: &mut Fields<'_>) -> Option<TopicConfig> {
     let storage = match fields.u8()? {
         0 => Storage::Memory,
         1 => Storage::Wal,

@@ -4,10 +4,11 @@ use bytes::Bytes;
 use ringmain_model::{PartitionRef, Storage, TopicConfig};
 
 use crate::entry::{
-    ENTRY_FIXED_BYTES, Entry, GroupProgress, KIND_GROUP_DELETED, KIND_GROUP_PROGRESS, KIND_LOG_MARKS, KIND_RECORDS,
-    KIND_TOPIC_CHANGED, KIND_TOPIC_CREATED, KIND_TOPIC_DELETED,
+    ENTRY_FIXED_BYTES, Entry, GroupProgress, KIND_GROUP_DELETED, KIND_GROUP_PROGRESS, KIND_LOG_MARKS,
+    KIND_PARTITION_SEGMENTS, KIND_RECORDS, KIND_TOPIC_CHANGED, KIND_TOPIC_CREATED, KIND_TOPIC_DELETED,
 };
 use crate::fields::{length32, put_text};
+use crate::topic::TopicSegment;
 
 pub(crate) const CONFIG_BYTES: usize = 32;
 const PARTITION_BYTES: usize = 12;
@@ -25,6 +26,7 @@ pub(crate) fn encoded_bytes(entry: &Entry) -> usize {
         }
         Entry::GroupDeleted { group, .. } => PARTITION_BYTES + 2 + group.as_str().len(),
         Entry::LogMarks(_) => PARTITION_BYTES + 8 + 8,
+        Entry::PartitionSegments(one) => return segments_bytes(&one.segments),
     };
     ENTRY_FIXED_BYTES + content
 }
@@ -40,6 +42,10 @@ pub(crate) fn encode(entry: &Entry, out: &mut Vec<u8>) -> Option<Bytes> {
         Entry::GroupProgress(_) => KIND_GROUP_PROGRESS,
         Entry::GroupDeleted { .. } => KIND_GROUP_DELETED,
         Entry::LogMarks(_) => KIND_LOG_MARKS,
+        Entry::PartitionSegments(one) => {
+            put_segments(out, one.partition, &one.segments);
+            return None;
+        }
     };
     out.extend_from_slice(&length32(encoded_bytes(entry)).to_le_bytes());
     out.extend_from_slice(&[kind, 0, 0, 0]);
@@ -72,6 +78,7 @@ pub(crate) fn encode(entry: &Entry, out: &mut Vec<u8>) -> Option<Bytes> {
             out.extend_from_slice(&marks.log_start.0.to_le_bytes());
             out.extend_from_slice(&marks.log_end.0.to_le_bytes());
         }
+        Entry::PartitionSegments(_) => {}
     }
     None
 }
@@ -93,12 +100,28 @@ fn put_progress(out: &mut Vec<u8>, progress: &GroupProgress) {
     put_text(out, progress.group.as_str());
 }
 
+fn segments_bytes(segments: &[TopicSegment]) -> usize {
+    let content: usize = segments.iter().map(TopicSegment::encoded_bytes).sum();
+    ENTRY_FIXED_BYTES + PARTITION_BYTES + 4 + content
+}
+
+/// Appends an entry of these segments, so that a long list can be put into several.
+pub(crate) fn put_segments(out: &mut Vec<u8>, partition: PartitionRef, segments: &[TopicSegment]) {
+    out.extend_from_slice(&length32(segments_bytes(segments)).to_le_bytes());
+    out.extend_from_slice(&[KIND_PARTITION_SEGMENTS, 0, 0, 0]);
+    put_partition(out, partition);
+    out.extend_from_slice(&length32(segments.len()).to_le_bytes());
+    for segment in segments {
+        segment.put(out);
+    }
+}
+
 fn put_partition(out: &mut Vec<u8>, partition: PartitionRef) {
     out.extend_from_slice(&partition.incarnation.0.to_le_bytes());
     out.extend_from_slice(&partition.partition.to_le_bytes());
 }
 
-fn put_config(out: &mut Vec<u8>, config: &TopicConfig) {
+pub(crate) fn put_config(out: &mut Vec<u8>, config: &TopicConfig) {
     let storage = match config.storage {
         Storage::Memory => 0,
         Storage::Wal => 1,

@@ -9,8 +9,9 @@ use ringmain_model::{
 
 use crate::BatchBuilder;
 use crate::entry::{Entry, EntryDamage, GroupProgress, LogMarks, TopicChanged, TopicCreated, decode, encode};
+use crate::topic::tests::partition_segments;
 
-fn partition() -> impl Strategy<Value = PartitionRef> {
+pub(crate) fn partition() -> impl Strategy<Value = PartitionRef> {
     (any::<u64>(), any::<u32>())
         .prop_map(|(life, partition)| PartitionRef { incarnation: Incarnation(life), partition })
 }
@@ -20,7 +21,7 @@ fn name() -> impl Strategy<Value = String> {
         .prop_map(|letters| format!("t{}", letters.concat()))
 }
 
-fn topic_name() -> impl Strategy<Value = TopicName> {
+pub(crate) fn topic_name() -> impl Strategy<Value = TopicName> {
     name().prop_map(|name| TopicName::new(&name).unwrap())
 }
 
@@ -28,7 +29,7 @@ fn group_name() -> impl Strategy<Value = GroupName> {
     name().prop_map(|name| GroupName::new(&name).unwrap())
 }
 
-fn config() -> impl Strategy<Value = TopicConfig> {
+pub(crate) fn config() -> impl Strategy<Value = TopicConfig> {
     any::<(u64, u64, u64)>().prop_map(|(max_messages, max_bytes, ack_wait_ms)| TopicConfig {
         storage: Storage::Memory,
         retention: Retention { max_messages, max_bytes },
@@ -91,6 +92,7 @@ pub(crate) fn entry() -> impl Strategy<Value = Entry> {
         (partition(), 0_u64..1 << 40, 0_u64..1 << 40).prop_map(|(partition, start, count)| {
             Entry::LogMarks(LogMarks { partition, log_start: Offset(start), log_end: Offset(start + count) })
         }),
+        partition_segments().prop_map(Entry::PartitionSegments),
     ]
 }
 

@@ -57,12 +57,14 @@ impl Tracker {
                 self.quarantined.retain(|partition| partition.incarnation != *incarnation);
                 Verdict::Replay
             }
-            Entry::GroupProgress(_) | Entry::GroupDeleted { .. } | Entry::TopicChanged(_) | Entry::LogMarks(_) => {
-                match entry.partition() {
-                    Some(partition) if self.quarantined.contains(&partition) => Verdict::Withhold(None),
-                    _ => Verdict::Replay,
-                }
-            }
+            Entry::GroupProgress(_)
+            | Entry::GroupDeleted { .. }
+            | Entry::TopicChanged(_)
+            | Entry::LogMarks(_)
+            | Entry::PartitionSegments(_) => match entry.partition() {
+                Some(partition) if self.quarantined.contains(&partition) => Verdict::Withhold(None),
+                _ => Verdict::Replay,
+            },
         }
     }
 

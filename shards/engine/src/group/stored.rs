@@ -4,9 +4,9 @@ use ringmain_model::limit::GROUP_PENDING_MAX;
 use ringmain_model::{Offset, PartitionRef};
 use ringmain_wal::GroupProgress;
 
+use super::{Group, Pending};
 use crate::acked::Acked;
 use crate::command::{Origin, Reply};
-use crate::group::{Group, Pending};
 
 impl Group {
     /// The group as a crash would leave it, had the log this. First attempts are not stored: a message that was given out once
