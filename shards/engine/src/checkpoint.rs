@@ -289,7 +289,7 @@ impl Shard {
             }
             SegmentsOutput::Stored(stored) => {
                 for one in stored {
-                    self.take_stored(one);
+                    self.take_stored(one, effects);
                 }
                 if let Some(run) = self.log.as_mut().and_then(|log| log.checkpointing.run.as_mut()) {
                     run.is_storing = false;
@@ -302,7 +302,7 @@ impl Shard {
     }
 
     /// Records of a partition have moved to topic segments.
-    fn take_stored(&mut self, stored: PartitionSegments) {
+    fn take_stored(&mut self, stored: PartitionSegments, effects: &mut Vec<Effect>) {
         let Some(log) = &mut self.log else { return };
         let files = stored.segments.iter().map(|segment| TopicFile { partition: stored.partition, base: segment.base });
         let Some(topic) = self.topics.get_mut(&stored.partition.incarnation) else {
@@ -314,7 +314,11 @@ impl Shard {
             log.loads.forget(file);
         }
         topic.log.add_segments(stored.segments, &mut self.bytes);
+        let start = topic.log.log_start();
         topic.log.retain(&topic.config.retention, log.settings.topic_segments_max, &mut self.bytes);
+        if topic.log.log_start() > start {
+            topic.evict_from_groups(effects);
+        }
         log.drop_files(topic.log.take_dropped());
     }
 

@@ -34,7 +34,7 @@ impl LogSettings {
         Self {
             shard,
             epoch,
-            segment_bytes_first: 1 << 20,
+            segment_bytes_first: 4 << 20,
             segment_bytes_max: 64 << 20,
             segments_ahead: 2,
             segments_max: 16,
