@@ -105,6 +105,8 @@ pub fn encode_slot(shard: ShardId, sequence: u64, checkpoint: &Checkpoint) -> Ve
         // None of these three shares bytes, so nothing is left to append.
         let _ = entry::encode(&content, &mut out);
     }
+    let can_be_read = |one: &PartitionSegments| one.segments.is_empty() || one.is_well_formed();
+    debug_assert!(checkpoint.segments.iter().all(can_be_read), "a slot names only segments that can be");
     for (partition, segments) in lists() {
         entry::put_segments(&mut out, partition, segments);
     }

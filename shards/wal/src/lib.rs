@@ -1,9 +1,8 @@
-//! Storage as bytes and decisions, without files: record batches, the commit log, checkpoint slots, topic segments. Pure, for
-//! any core.
+//! Storage as bytes and decisions, without files: record batches, log, checkpoints, topic segments. Pure, for any core.
 //!
 //! `FORMAT.md` beside this crate draws every byte; golden files under `tests/data/` hold every version to it. The log's
-//! writer, its opener, the writers of slots and topic segments and the rebuilder of an index are state machines: they say which effects to perform and are told what came of
-//! them, so that a simulation drives the very code that could lose data.
+//! writer and its opener, the writers of slots and of topic segments, and what makes an index again are state machines: they
+//! say which effects to perform and are told what came of them, so that a simulation drives the very code that could lose data.
 
 mod batch;
 mod builder;

@@ -1,4 +1,4 @@
-//! The commit log and its checkpoint slots on a pretend disk: writing, opening, damage, and crashes everywhere.
+//! The commit log, its checkpoint slots and topic segments on a pretend disk: writing, opening, damage, and crashes everywhere.
 #![allow(missing_docs, unreachable_pub, reason = "tests have no callers")]
 #![allow(
     clippy::unwrap_used,
@@ -15,4 +15,5 @@ mod golden;
 mod simulation;
 mod slots;
 mod stage;
+mod topics;
 mod writing;

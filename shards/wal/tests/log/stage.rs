@@ -159,7 +159,7 @@ impl Log {
 }
 
 pub fn bare_checkpoint(position: LogPosition) -> Checkpoint {
-    Checkpoint { position, held: Vec::new(), topics: Vec::new(), marks: Vec::new(), groups: Vec::new() }
+    Checkpoint::at(position)
 }
 
 pub fn segment(number: u64) -> FileName {
