@@ -139,8 +139,11 @@ impl Shard {
         let tails: Vec<_> = logged.filter_map(|topic| Some((topic, topic.log.tail()?))).collect();
         // So many small tails that they would fill the log by themselves are not left there.
         let mut bytes_to_store = log.settings.tail_bytes_to_store;
+        // On a full disk what is left of the log is for deletes and progress: copies that would not fit beside them would only
+        // use it up.
+        let tails_bytes_max = log.settings.tails_bytes_max.min(log.writer.room_bytes() / 2);
         let left = |least: u64| tails.iter().map(|(_, tail)| tail.3).filter(|bytes| *bytes < least).sum::<u64>();
-        while bytes_to_store > 1 && left(bytes_to_store) > log.settings.tails_bytes_max {
+        while bytes_to_store > 1 && left(bytes_to_store) > tails_bytes_max {
             bytes_to_store /= 2;
         }
         let (mut jobs, mut rewrites) = (Vec::new(), VecDeque::new());

@@ -133,6 +133,8 @@ pub struct OpeningReport {
     pub groups: u64,
     /// Topic segments that are not there: the topic, the file, the first offset and the one after the last.
     pub missing: Vec<(TopicName, TopicFile, Offset, Offset)>,
+    /// Records that are nowhere: the topic, the first offset and the one after the last.
+    pub lost: Vec<(TopicName, Offset, Offset)>,
 }
 
 /// Opens one shard.

@@ -91,6 +91,8 @@ impl Shard {
                 .map(|segment| (segment.base, segment.end))
                 .collect();
             topic.log.restore(log_start, log_end, segments, records.into_values(), &mut self.bytes);
+            let lost = topic.log.lost_ranges();
+            report.lost.extend(lost.map(|(from, end)| (topic.name.clone(), from, end)));
             for (base, end) in missing {
                 topic.log.lose(base, end);
                 report.missing.push((topic.name.clone(), TopicFile { partition, base }, base, end));

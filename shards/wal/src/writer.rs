@@ -376,6 +376,13 @@ impl LogWriter {
         self.open.holds_only_progress()
     }
 
+    /// Bytes that the allocated segments still take, the reserve included.
+    #[must_use]
+    pub fn room_bytes(&self) -> u64 {
+        let active = self.active.map_or(0, |(segment, position)| segment.bytes - position);
+        active + self.preparer.ready.iter().map(|segment| segment.bytes - BLOCK_BYTES).sum::<u64>()
+    }
+
     /// Whether a batch is being written or waits for that: what comes now gathers in the open one.
     #[must_use]
     pub fn is_writing(&self) -> bool {

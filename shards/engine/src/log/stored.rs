@@ -98,6 +98,10 @@ impl PartitionLog {
         }
     }
 
+    pub(crate) fn lost_ranges(&self) -> impl Iterator<Item = (Offset, Offset)> {
+        self.lost.iter().copied()
+    }
+
     /// The range of unreadable records that holds `offset`.
     pub(crate) fn lost_at(&self, offset: Offset) -> Option<(Offset, Offset)> {
         self.lost.iter().copied().find(|(from, end)| *from <= offset && offset < *end)
