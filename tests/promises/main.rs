@@ -49,6 +49,8 @@ mod half_received_frames;
 mod health;
 mod heavy_requests_share;
 mod idle_cpu;
+mod inspect;
+mod inspect_directory;
 mod killed_workers;
 mod late_acknowledgements;
 mod live_windows_are_extra;
