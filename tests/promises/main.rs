@@ -13,6 +13,7 @@
 
 mod broker;
 mod chance;
+mod data_directory;
 mod deadline;
 mod events;
 mod http;
