@@ -13,12 +13,13 @@
 //! `cargo test -p ringmain-sim` runs the seeds of every build. For long runs by hand:
 //!
 //! ```text
-//! SIMULATION_SEEDS=100000 cargo test -p ringmain-sim --release --test long -- --ignored --nocapture
+//! SIMULATION_SEEDS=100000 cargo test -p ringmain-sim --release --test long as_many -- --ignored --nocapture
+//! SIMULATION_SEEDS=3000 cargo test -p ringmain-sim --test long kinds -- --ignored --nocapture
 //! SIMULATION_FIRST=4711 SIMULATION_SEEDS=1 SIMULATION_LINES=100000 cargo test -p ringmain-sim --test simulation nothing
 //! ```
 //!
 //! `SIMULATION_FIRST` is the first seed, `SIMULATION_SEEDS` their number, `SIMULATION_LINES` how many of a failed run's last lines
-//! are shown.
+//! are shown. The second line does not stop at the first failed run and sums up the kinds of faults.
 #![allow(
     clippy::cast_possible_truncation,
     reason = "sizes of a simulation are small, and a test may fail by a wrong one"

@@ -80,6 +80,9 @@ impl World {
         if let Some(missing) = report.missing.first() {
             return Err(format!("a topic segment is missing: {missing:?}"));
         }
+        if let Some(lost) = report.lost.first() {
+            return Err(format!("records are nowhere: {lost:?}"));
+        }
         if report.damaged_slot.is_some() != was_damaged {
             return Err(format!("a slot is damaged: {was_damaged}, reported: {:?}", report.damaged_slot));
         }

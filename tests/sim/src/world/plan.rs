@@ -54,7 +54,7 @@ pub struct Sums {
     pub read: u64,
     /// Processes that were poisoned.
     pub poisons: u64,
-    /// Processes whose disk was full.
+    /// Events after which the shard said that its disk was full.
     pub fulls: u64,
     /// Operations that failed on purpose.
     pub failures: u64,
