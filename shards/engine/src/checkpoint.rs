@@ -142,7 +142,8 @@ impl Shard {
     /// Which tails move to topic segments, and which are written again.
     fn divide_tails(&self) -> (Vec<StoreJob>, VecDeque<(PartitionRef, Offset, Offset)>) {
         let Some(log) = &self.log else { return Default::default() };
-        let logged = self.topics.values().filter(|topic| topic.is_logged() && !topic.is_ending);
+        let topics = self.topics_in_order().into_iter().map(|(_, topic)| topic);
+        let logged = topics.filter(|topic| topic.is_logged() && !topic.is_ending);
         let tails: Vec<_> = logged.filter_map(|topic| Some((topic, topic.log.tail()?))).collect();
         // So many small tails that they would fill the log by themselves are not left there.
         let mut bytes_to_store = log.settings.tail_bytes_to_store;
@@ -230,10 +231,10 @@ impl Shard {
             groups: Vec::new(),
             segments: Vec::new(),
         };
-        for (incarnation, topic) in self.topics.iter().filter(|(_, topic)| topic.is_logged()) {
-            let partition = PartitionRef { incarnation: *incarnation, partition: 0 };
+        for (incarnation, topic) in self.topics_in_order().into_iter().filter(|(_, topic)| topic.is_logged()) {
+            let partition = PartitionRef { incarnation, partition: 0 };
             checkpoint.topics.push(TopicCreated {
-                incarnation: *incarnation,
+                incarnation,
                 name: topic.name.clone(),
                 created_us: topic.created_us,
                 partitions: 1,

@@ -251,7 +251,7 @@ impl ShardOpener {
                 None => {}
             }
         }
-        for topic in shard.topics.values() {
+        for (_, topic) in shard.topics_in_order() {
             log.drop_files(topic.log.dropped.clone());
         }
     }
@@ -279,6 +279,7 @@ impl Shard {
 
     /// The topics of the shard, for the placement tables of a start.
     pub fn placements(&self) -> impl Iterator<Item = (&TopicName, Incarnation)> {
-        self.names.iter().map(|(name, incarnation)| (name, *incarnation))
+        let living = self.topics_in_order().into_iter().filter(|(_, topic)| !topic.is_ending);
+        living.map(|(incarnation, topic)| (&topic.name, incarnation))
     }
 }

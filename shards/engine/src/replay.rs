@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashMap;
+use ringmain_model::limit::EPOCHS_PER_START;
 use ringmain_model::{GroupName, Offset, PartitionRef};
 use ringmain_wal::{Checkpoint, Entry, Finding, GroupProgress, LogMarks, RecordBatch, TopicFile, TopicSegment};
 
@@ -86,8 +87,10 @@ impl Shard {
         files: &BTreeSet<TopicFile>,
         report: &mut OpeningReport,
     ) {
-        for (incarnation, topic) in &mut self.topics {
-            let partition = PartitionRef { incarnation: *incarnation, partition: 0 };
+        let order: Vec<_> = self.topics_in_order().into_iter().map(|(incarnation, _)| incarnation).collect();
+        for incarnation in order {
+            let Some(topic) = self.topics.get_mut(&incarnation) else { continue };
+            let partition = PartitionRef { incarnation, partition: 0 };
             let records = replay.records.remove(&partition).unwrap_or_default();
             let marks = replay.marks.get(&partition);
             let found_end = records.values().map(RecordBatch::end).max().unwrap_or_default();
@@ -116,7 +119,8 @@ impl Shard {
             topic.groups.insert(name, group);
             report.groups += 1;
         }
-        self.next_epoch = replay.epoch_max.map_or(0, |epoch| epoch + 1);
+        // A seek that a crash took back has given messages out in an epoch that nothing here tells of.
+        self.next_epoch = replay.epoch_max.map_or(0, |epoch| epoch + EPOCHS_PER_START);
         report.entries = replay.entries;
         report.topics = self.topics.len() as u64;
     }

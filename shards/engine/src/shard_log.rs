@@ -346,7 +346,9 @@ impl Shard {
                 | Awaiting::Reply { to, .. } => effects.push(unknown(to)),
             }
         }
-        for topic in self.topics.values_mut().filter(|topic| topic.is_logged()) {
+        let order: Vec<_> = self.topics_in_order().into_iter().map(|(incarnation, _)| incarnation).collect();
+        for incarnation in order {
+            let Some(topic) = self.topics.get_mut(&incarnation).filter(|topic| topic.is_logged()) else { continue };
             effects.extend(topic.log.give_up_unsynced().into_iter().map(|waiting| unknown(waiting.origin)));
             for group in topic.groups.values_mut() {
                 effects.extend(group.take_answers().into_iter().map(|(to, _)| unknown(to)));
