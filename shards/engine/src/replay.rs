@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashMap;
-use ringmain_model::limit::EPOCHS_PER_START;
 use ringmain_model::{GroupName, Offset, PartitionRef};
 use ringmain_wal::{Checkpoint, Entry, Finding, GroupProgress, LogMarks, RecordBatch, TopicFile, TopicSegment};
 
@@ -119,8 +118,7 @@ impl Shard {
             topic.groups.insert(name, group);
             report.groups += 1;
         }
-        // A seek that a crash took back has given messages out in an epoch that nothing here tells of.
-        self.next_epoch = replay.epoch_max.map_or(0, |epoch| epoch + EPOCHS_PER_START);
+        self.next_epoch = replay.epoch_max.map_or(0, |epoch| epoch + 1);
         report.entries = replay.entries;
         report.topics = self.topics.len() as u64;
     }

@@ -62,7 +62,7 @@ pub(crate) struct ShardLog {
     /// In the order of the log.
     awaiting: VecDeque<(Sequence, Awaiting)>,
     /// Everything up to this batch is durable.
-    durable: Sequence,
+    pub(crate) durable: Sequence,
     /// Partitions of logged topics with an open batch.
     pub(crate) dirty: Vec<PartitionRef>,
     /// Groups whose progress the log does not have, and when it is to get it.
@@ -85,6 +85,11 @@ impl ShardLog {
         slots: SlotWriter,
         checkpointing: Checkpointing,
     ) -> Self {
+        // Else each checkpoint would make the log grow by so much that the next one is due.
+        assert!(
+            settings.tails_bytes_max < settings.checkpoint_bytes,
+            "tails leave room in a checkpoint's share of the log"
+        );
         let durable = Sequence(writer.durable_position().next.0.saturating_sub(1));
         Self {
             settings,
@@ -283,6 +288,7 @@ impl Shard {
                 }
             }
             LogOutput::Poisoned(failure) => self.poison(failure, effects),
+            LogOutput::Full(_) if log.is_poisoned() => {}
             LogOutput::Full(failure) => {
                 log.retry_ms = Some(now.monotonic_ms + LOG_RETRY_MS);
                 effects.push(Effect::StorageNews(StorageNews::Full(failure)));
@@ -414,9 +420,14 @@ impl Shard {
     fn log_progress(&mut self, now: Now) {
         let Some(log) = &mut self.log else { return };
         let is_due = log.progress_due_ms.is_some_and(|due_ms| due_ms <= now.monotonic_ms);
-        if !is_due && !log.is_progress_urgent {
-            return;
+        if is_due || log.is_progress_urgent {
+            self.log_all_progress(now);
         }
+    }
+
+    /// Appends the progress of groups that the log does not have; says whether it has all now.
+    pub(crate) fn log_all_progress(&mut self, now: Now) -> bool {
+        let Some(log) = &mut self.log else { return false };
         (log.progress_due_ms, log.is_progress_urgent) = (None, false);
         for (incarnation, name) in std::mem::take(&mut log.unlogged_groups) {
             let Some(topic) = self.topics.get_mut(&incarnation).filter(|topic| !topic.is_ending) else { continue };
@@ -439,5 +450,6 @@ impl Shard {
                 }
             }
         }
+        self.log.as_ref().is_some_and(|log| log.unlogged_groups.is_empty())
     }
 }
