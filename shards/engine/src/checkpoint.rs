@@ -57,6 +57,7 @@ pub(crate) struct Checkpointing {
     dropped: Vec<(u64, TopicFile)>,
     /// Files to be removed as soon as nothing is being written to topic segments.
     pub(crate) unlinks: Vec<TopicFile>,
+    pub(crate) unlinks_running: usize,
 }
 
 impl Checkpointing {
@@ -73,6 +74,7 @@ impl Checkpointing {
             images_in_slots: [0; 2],
             dropped: Vec::new(),
             unlinks: Vec::new(),
+            unlinks_running: 0,
         }
     }
 
@@ -121,7 +123,8 @@ impl Shard {
         }
         // What else it may wait for comes with an event of its own.
         checkpointing.retry_ms = None;
-        if checkpointing.is_stopped || !log.slots.is_ready() {
+        // A file that is being removed may have the name of one that is to be made.
+        if checkpointing.is_stopped || !log.slots.is_ready() || checkpointing.unlinks_running > 0 {
             return;
         }
         let grown = checkpointing.bytes_found + log.stats.commit_bytes - checkpointing.bytes_before;
@@ -372,6 +375,7 @@ impl Shard {
                 continue;
             }
             log.loads.forget(file);
+            log.checkpointing.unlinks_running += 1;
             log.operate(Machine::Unlink, FileEffect::Unlink { file: FileName::Topic(file) }, effects);
         }
     }

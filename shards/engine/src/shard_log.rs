@@ -247,7 +247,8 @@ impl Shard {
             Some(Machine::Segments(own)) => log.segments.completed(own, completion, &mut log.segment_outputs),
             Some(Machine::Load(place)) => self.loaded(now, place, completion, effects),
             Some(Machine::Scan(place, own)) => self.scanned(now, place, own, completion, effects),
-            Some(Machine::Unlink) | None => {}
+            Some(Machine::Unlink) => log.checkpointing.unlinks_running -= 1,
+            None => {}
         }
     }
 
