@@ -99,6 +99,9 @@ impl Checkpointing {
     /// It did not work out: once more, later.
     fn put_off(&mut self, now: Now) {
         self.run = None;
+        if self.is_stopped {
+            return;
+        }
         self.is_wanted = true;
         self.retry_ms = Some(now.monotonic_ms + CHECKPOINT_RETRY_MS);
     }

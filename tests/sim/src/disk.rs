@@ -88,6 +88,13 @@ impl Disk {
         self.names.iter().map(|(name, file)| (*name, self.files[*file].content.len() as u64)).collect()
     }
 
+    /// Whether a power loss would leave the file as it is.
+    #[must_use]
+    pub fn is_durable(&self, name: FileName) -> bool {
+        let file = self.names.get(&name).filter(|file| self.durable_names.get(&name) == Some(file));
+        file.is_some_and(|file| self.files[*file].content == self.files[*file].durable)
+    }
+
     /// All of a file as the process sees it.
     #[must_use]
     pub fn whole(&self, name: FileName) -> Option<Bytes> {

@@ -53,6 +53,10 @@ pub(crate) fn slots(shard: ShardId, disk: &Disk) -> Option<Slots> {
 /// Damages the newer slot, or the older one, if both are valid; says whether it did.
 pub(crate) fn damage_slot(shard: ShardId, disk: &mut Disk, is_newer: bool) -> bool {
     let Some(Slots { newer: Some((newer, _)), older: Some(_), .. }) = slots(shard, disk) else { return false };
+    // Damage to the only slot that a power loss would leave is more than a broker can stand.
+    if !is_newer && !disk.is_durable(FileName::Slot(newer)) {
+        return false;
+    }
     let slot = if is_newer { newer } else { newer.other() };
     disk.damage(FileName::Slot(slot), |content| content[20] ^= 1);
     true
