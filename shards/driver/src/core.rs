@@ -17,6 +17,7 @@ use crate::clock::Clock;
 use crate::connection::{ConnectionKey, Connections};
 use crate::front::{Action, Front};
 use crate::lane::{Bed, LaneItem, Lanes};
+use crate::letters::{Letter, LetterKey};
 use crate::membership::{Membership, MembershipKey};
 use crate::placement::PlacementTable;
 use crate::report::CoreCounters;
@@ -123,6 +124,8 @@ pub(crate) struct State<F: Front> {
     pub(crate) windows_bytes: usize,
     pub(crate) cursors: SlotMap<CursorKey, Cursor>,
     pub(crate) memberships: SlotMap<MembershipKey, Membership>,
+    /// Dead letters whose answers have not come.
+    pub(crate) letters: SlotMap<LetterKey, Letter>,
     /// Memberships with something to tell their owner.
     pub(crate) memberships_listed: Vec<MembershipKey>,
     /// Windows with batches that their cursors have not been offered.

@@ -10,6 +10,7 @@ mod core;
 mod events;
 mod front;
 mod lane;
+mod letters;
 mod membership;
 mod perform;
 mod placement;

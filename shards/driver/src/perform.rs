@@ -29,6 +29,7 @@ impl<F: Front> State<F> {
                     self.counters.lane_holes += u64::from(self.lanes.push(core, batch));
                 }
                 Effect::File { operation, effect } => self.file_effects.push((index, operation, effect)),
+                Effect::DeadLetter { letter, to, message } => self.send_letter(index, letter, to, message),
                 Effect::StorageNews(news) => tell_news(shard, &news),
                 Effect::Place { change, placement } => {
                     for core in (0..self.settings.cores).map(CoreId) {
@@ -80,7 +81,11 @@ impl<F: Front> State<F> {
 
     fn give_shard(&mut self, shard: ShardId, event: Event) {
         // This core runs the shards own, own + cores, own + 2 cores, …: the n-th of them stands at n.
-        let index = usize::from(shard.0 / self.settings.cores);
+        self.give_shard_at(usize::from(shard.0 / self.settings.cores), event);
+    }
+
+    /// Gives an event to the shard at `index` of this core.
+    pub(crate) fn give_shard_at(&mut self, index: usize, event: Event) {
         if let Some(shard) = self.shards.get_mut(index) {
             shard.handle(self.now, event, &mut self.effects);
             self.owes_turn_end = true;
@@ -94,6 +99,7 @@ impl<F: Front> State<F> {
             AskerKind::Cursor(cursor) => self.take_page(cursor, reply),
             AskerKind::Window(window) => self.take_interested(window, &reply),
             AskerKind::Membership(membership) => self.take_membership_reply(membership, reply),
+            AskerKind::Letter(letter) => self.take_letter_reply(letter, &reply),
         }
     }
 

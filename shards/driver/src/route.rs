@@ -8,16 +8,18 @@ use crate::connection::{ConnectionKey, PullAsked};
 use crate::core::State;
 use crate::front::{Action, Front, Io, Request};
 use crate::lane::{LaneFull, LaneItem};
+use crate::letters::LetterKey;
 use crate::membership::MembershipKey;
 use crate::placement::Placed;
 use crate::window::{CursorKey, WindowKey};
 
-/// The highest four bits of a request number say who on a core asked; sessions' numbers stay below.
+/// The highest five bits of a request number say who on a core asked; sessions' numbers stay below.
 const CURSOR_BIT: u64 = 1 << 63;
 const WINDOW_BIT: u64 = 1 << 62;
 pub(crate) const MEMBERSHIP_BIT: u64 = 1 << 61;
 /// Marks a request that may wait long for its answer: such requests have places of their own in a lane.
 pub(crate) const WAITING_BIT: u64 = 1 << 60;
+pub(crate) const LETTER_BIT: u64 = 1 << 59;
 
 /// Who on a core asked.
 pub(crate) enum AskerKind {
@@ -25,6 +27,7 @@ pub(crate) enum AskerKind {
     Cursor(CursorKey),
     Window(WindowKey),
     Membership(MembershipKey),
+    Letter(LetterKey),
 }
 
 impl AskerKind {
@@ -35,6 +38,8 @@ impl AskerKind {
             AskerKind::Window(WindowKey::from(KeyData::from_ffi(origin.asker)))
         } else if origin.request & MEMBERSHIP_BIT != 0 {
             AskerKind::Membership(MembershipKey::from(KeyData::from_ffi(origin.asker)))
+        } else if origin.request & LETTER_BIT != 0 {
+            AskerKind::Letter(LetterKey::from(KeyData::from_ffi(origin.asker)))
         } else {
             AskerKind::Connection
         }

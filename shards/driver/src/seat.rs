@@ -215,6 +215,7 @@ pub(crate) fn new_state<F: Front>(
         windows_bytes: 0,
         cursors: SlotMap::with_key(),
         memberships: SlotMap::with_key(),
+        letters: SlotMap::with_key(),
         memberships_listed: Vec::new(),
         news: Vec::new(),
         interest_changes: Vec::new(),

@@ -1,6 +1,6 @@
 //! What cores and shards say to each other: commands, replies, events, effects. Values that cross between cores.
 
-use crate::group_command::{Assignment, GroupAction, GroupStart, GroupStats, MemberNews, Progress};
+use crate::group_command::{Assignment, DeadLetter, GroupAction, GroupStart, GroupStats, MemberNews, Progress};
 use ringmain_model::{
     CoreId, GroupName, HighWaterMark, Incarnation, LogStart, Message, Offset, PartitionRef, Refusal, ShardId,
     TopicConfig, TopicName, TopicPatch,
@@ -312,6 +312,13 @@ pub enum Event {
         /// What came of it.
         completion: Completion,
     },
+    /// What came of an [`Effect::DeadLetter`].
+    DeadLettered {
+        /// The letter.
+        letter: DeadLetter,
+        /// Whether it is stored; if not, it is tried again later.
+        is_stored: bool,
+    },
     /// All events of this turn have been given: open batches close.
     TurnEnded,
 }
@@ -407,6 +414,15 @@ pub enum Effect {
         change: u64,
         /// The change.
         placement: PlacementChange,
+    },
+    /// Store a message in the topic of that name, wherever that is, and give [`Event::DeadLettered`].
+    DeadLetter {
+        /// Where it comes from.
+        letter: DeadLetter,
+        /// The topic that gets it.
+        to: TopicName,
+        /// What it gets.
+        message: Message,
     },
     /// Tell the operator what happened to the shard's storage.
     StorageNews(StorageNews),

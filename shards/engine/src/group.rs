@@ -10,7 +10,8 @@ mod stored;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ringmain_model::limit::{FETCH_BYTES_MAX, MEMBER_UNSENT_BYTES_MAX};
-use ringmain_model::{GroupName, Incarnation, Offset};
+use ringmain_model::{GroupName, Incarnation, Offset, TopicConfig};
+use ringmain_wal::RecordBatch;
 
 use crate::acked::Acked;
 use crate::command::{Origin, Reply};
@@ -29,6 +30,8 @@ enum Holder {
     Delayed,
     /// Nobody: it is ready.
     Nobody,
+    /// Nobody: it is on its way to the dead letters.
+    Leaving,
 }
 
 /// A message that was given out and is not acknowledged.
@@ -97,6 +100,8 @@ pub(crate) enum Given {
     Member(Origin, Assignment),
     /// The answer to a fetch, perhaps empty.
     Fetch(Origin, Vec<Assignment>),
+    /// To the dead letters: it was given out as often as may be.
+    Dead { offset: Offset, attempts: u32, batch: RecordBatch },
 }
 
 /// One group of one partition.
@@ -119,6 +124,9 @@ pub(crate) struct Group {
     pulls: VecDeque<Pull>,
     lost: u64,
     ack_wait_ms: u64,
+    max_deliver: Option<u32>,
+    /// Messages that went to the dead letters, or nowhere, because they were given out too often.
+    dead: u64,
     /// It is listed for giving out at the end of the turn.
     is_listed: bool,
     /// It is stored, or needs not be: only then does it give out messages.
@@ -138,7 +146,7 @@ pub(crate) struct Group {
 impl Group {
     /// A group that starts at `start`. Epochs of one shard do not repeat, so that what was got from a deleted group of the same
     /// name counts for nothing in this one.
-    pub(crate) fn new(name: GroupName, epoch: u64, start: Offset, ack_wait_ms: u64) -> Self {
+    pub(crate) fn new(name: GroupName, epoch: u64, start: Offset, config: &TopicConfig) -> Self {
         Self {
             name,
             epoch,
@@ -152,7 +160,9 @@ impl Group {
             turn: None,
             pulls: VecDeque::new(),
             lost: 0,
-            ack_wait_ms,
+            ack_wait_ms: config.ack_wait_ms,
+            max_deliver: config.max_deliver,
+            dead: 0,
             is_listed: false,
             is_begun: true,
             is_changed: false,
@@ -206,6 +216,7 @@ impl Group {
             pending: self.pending.len() as u64,
             redelivering: self.ready.len() as u64,
             lost: self.lost,
+            dead: self.dead,
         }
     }
 
@@ -273,7 +284,7 @@ impl Group {
     pub(crate) fn ack(&mut self, epoch: u64, offset: Offset, by: Option<Origin>) -> bool {
         let Some(pending) = self.pending.get(&offset).filter(|_| epoch == self.epoch) else { return false };
         let counts = match (by, pending.holder) {
-            (None, _) | (_, Holder::Nobody | Holder::Delayed) => true,
+            (None, _) | (_, Holder::Nobody | Holder::Delayed | Holder::Leaving) => true,
             (Some(by), Holder::Member(holder)) => by == holder || pending.former.contains(&by),
             (Some(by), Holder::Fetch) => pending.former.contains(&by),
         };

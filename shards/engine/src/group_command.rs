@@ -1,6 +1,6 @@
 //! What is asked of groups and told of them. Values that cross between cores.
 
-use ringmain_model::{GroupName, Offset};
+use ringmain_model::{GroupName, Offset, PartitionRef};
 use ringmain_wal::RecordBatch;
 
 /// Where a new group starts.
@@ -108,6 +108,21 @@ pub struct GroupStats {
     pub redelivering: u64,
     /// Messages that retention took before they were acknowledged.
     pub lost: u64,
+    /// Messages that were given out as often as may be and not acknowledged.
+    pub dead: u64,
+}
+
+/// A message on its way to the dead letters of its topic.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DeadLetter {
+    /// Where it stands.
+    pub partition: PartitionRef,
+    /// The group that could not deal with it.
+    pub group: GroupName,
+    /// The group's epoch.
+    pub epoch: u64,
+    /// Its offset.
+    pub offset: Offset,
 }
 
 /// One message given to a member.

@@ -5,8 +5,9 @@ use ringmain_model::{GroupName, Offset, PartitionRef, Refusal, Storage};
 use ringmain_wal::Entry;
 
 use crate::command::{Command, Effect, Now, Origin, Reply};
+use crate::dead_letters::dead_letter;
 use crate::group::{Given, Group, Joining};
-use crate::group_command::{GroupAction, GroupStart, MemberNews, Progress, SeekTo};
+use crate::group_command::{DeadLetter, GroupAction, GroupStart, MemberNews, Progress, SeekTo};
 use crate::loads::Loads;
 use crate::log::stored::Lookup;
 use crate::shard::Shard;
@@ -47,10 +48,11 @@ impl Topic {
             GroupStart::Tail => end,
             GroupStart::Offset(offset) => offset.clamp(log_start, end),
         };
-        let (ack_wait_ms, is_logged) = (self.config.ack_wait_ms, self.is_logged());
+        let is_logged = self.is_logged();
+        let config = &self.config;
         Ok(self.groups.entry(name.clone()).or_insert_with(|| {
             *next_epoch += 1;
-            let group = Group::new(name, *next_epoch - 1, start, ack_wait_ms);
+            let group = Group::new(name, *next_epoch - 1, start, config);
             if is_logged { group.unbegun() } else { group }
         }))
     }
@@ -355,12 +357,24 @@ impl Shard {
                 group.end_pulls(now.monotonic_ms, &mut given);
             }
             let (epoch, partition) = (group.epoch(), PartitionRef { incarnation, partition: 0 });
-            effects.extend(given.drain(..).map(|given| match given {
-                Given::Member(to, assignment) => Effect::Assign { to, assignment },
-                Given::Fetch(to, assignments) => {
-                    Effect::Reply { to, reply: Reply::Pulled { partition, group: name.clone(), epoch, assignments } }
-                }
-            }));
+            for given in given.drain(..) {
+                effects.extend(match given {
+                    Given::Member(to, assignment) => Some(Effect::Assign { to, assignment }),
+                    Given::Fetch(to, assignments) => {
+                        let reply = Reply::Pulled { partition, group: name.clone(), epoch, assignments };
+                        Some(Effect::Reply { to, reply })
+                    }
+                    Given::Dead { offset, attempts, batch } => {
+                        let letter = DeadLetter { partition, group: name.clone(), epoch, offset };
+                        let effect = dead_letter(&topic.name, &topic.config, letter, attempts, &batch);
+                        if effect.is_none() {
+                            // Nobody wants the dead letters of this topic.
+                            group.dead_is_gone(epoch, offset);
+                        }
+                        effect
+                    }
+                });
+            }
             if topic.config.storage == Storage::Wal
                 && group.take_changed()
                 && let Some(log) = &mut self.log

@@ -7,6 +7,7 @@ mod acked;
 mod cache;
 mod checkpoint;
 mod command;
+mod dead_letters;
 mod group;
 mod group_command;
 mod groups;
@@ -29,7 +30,7 @@ pub use command::{
     AnswerWhen, Command, Effect, Event, Interest, Now, Origin, Page, PlacementChange, Reply, StorageNews, TopicStats,
 };
 pub use group_command::{
-    Assigned, Assignment, GroupAction, GroupStart, GroupStats, MemberNews, Nack, Progress, SeekTo,
+    Assigned, Assignment, DeadLetter, GroupAction, GroupStart, GroupStats, MemberNews, Nack, Progress, SeekTo,
 };
 pub use opening::{
     OpenedShard, OpeningOutput, OpeningReport, ShardOpener, StorageSettings, StorageState, StorageStats,

@@ -142,7 +142,7 @@ impl Shard {
         }
         for ((partition, name), progress) in replay.groups {
             let Some(topic) = self.topics.get_mut(&partition.incarnation) else { continue };
-            let mut group = Group::restored(&progress, topic.config.ack_wait_ms);
+            let mut group = Group::restored(&progress, &topic.config);
             group.evict(topic.log.log_start().offset());
             topic.groups.insert(name, group);
             report.groups += 1;

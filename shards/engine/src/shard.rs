@@ -111,6 +111,7 @@ impl Shard {
         match event {
             Event::Asked { origin, command } => self.asked(now, origin, command, effects),
             Event::Placed { change } => self.placed(change, effects),
+            Event::DeadLettered { letter, is_stored } => self.dead_lettered(now, &letter, is_stored),
             Event::FileDone { operation, completion } => self.file_done(now, operation, &completion, effects),
             Event::TimePassed => self.list_due_groups(now),
             Event::TurnEnded => {

@@ -26,6 +26,9 @@ pub const RETENTION_AGE_MS_MIN: u64 = 1_000;
 /// See [`RETENTION_AGE_MS_MIN`].
 pub const RETENTION_AGE_MS_MAX: u64 = 100 * 366 * 86_400_000;
 
+/// How soon a dead letter that found no place is tried again, in milliseconds.
+pub const DEAD_LETTER_RETRY_MS: u64 = 1_000;
+
 /// The most that `max_deliver` may be.
 pub const MAX_DELIVER_MAX: u32 = 1_000_000;
 

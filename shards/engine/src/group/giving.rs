@@ -32,7 +32,9 @@ impl Group {
                 None => break,
             };
             let at_hand = batch.take().filter(|batch| batch.base() <= offset && offset < batch.end());
-            let has_takers = !self.willing.is_empty() || self.pulls.iter().any(|pull| pull.left > 0);
+            let attempts = if again { self.pending.get(&offset).map_or(0, |pending| pending.attempts) } else { 0 };
+            let is_dead = self.max_deliver.is_some_and(|max| attempts >= max);
+            let has_takers = is_dead || !self.willing.is_empty() || self.pulls.iter().any(|pull| pull.left > 0);
             let found = match at_hand
                 .map_or_else(|| if has_takers { lookup(offset) } else { Lookup::Nothing }, Lookup::Found)
             {
@@ -51,6 +53,12 @@ impl Group {
                     break;
                 }
             };
+            if is_dead {
+                self.hold_dead(offset);
+                given.push(Given::Dead { offset, attempts, batch: found.clone() });
+                batch = Some(found);
+                continue;
+            }
             let taken = self.give_to_fetch(offset, &found, now_ms)
                 || self.give_to_member(offset, &found, now_ms, &mut filled, given);
             batch = Some(found);
@@ -73,6 +81,35 @@ impl Group {
             false
         });
         stopped
+    }
+
+    /// The message is nobody's until it is known whether the dead letters have it.
+    fn hold_dead(&mut self, offset: Offset) {
+        self.ready.remove(&offset);
+        if let Some(pending) = self.pending.get_mut(&offset) {
+            pending.holder = Holder::Leaving;
+        }
+    }
+
+    /// The dead letters have the message, or nobody wants it: it is done with.
+    pub(crate) fn dead_is_gone(&mut self, epoch: u64, offset: Offset) {
+        let is_leaving = self.pending.get(&offset).is_some_and(|pending| pending.holder == Holder::Leaving);
+        if epoch == self.epoch && is_leaving {
+            self.dead += 1;
+            self.ack(epoch, offset, None);
+        }
+    }
+
+    /// The dead letters do not have it: once more, later.
+    pub(crate) fn dead_stays(&mut self, epoch: u64, offset: Offset, due_ms: u64) {
+        let is_leaving = self.pending.get(&offset).is_some_and(|pending| pending.holder == Holder::Leaving);
+        if epoch == self.epoch
+            && is_leaving
+            && let Some(pending) = self.pending.get_mut(&offset)
+        {
+            (pending.holder, pending.due_ms) = (Holder::Delayed, due_ms);
+            self.timed.insert((due_ms, offset));
+        }
     }
 
     fn give_to_fetch(&mut self, offset: Offset, batch: &RecordBatch, now_ms: u64) -> bool {

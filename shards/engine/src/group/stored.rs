@@ -24,8 +24,8 @@ impl Group {
     }
 
     /// A group as it was stored: what was given out and not acknowledged is ready to go out again.
-    pub(crate) fn restored(progress: &GroupProgress, ack_wait_ms: u64) -> Self {
-        let mut group = Self::new(progress.group.clone(), progress.epoch, progress.committed, ack_wait_ms);
+    pub(crate) fn restored(progress: &GroupProgress, config: &TopicConfig) -> Self {
+        let mut group = Self::new(progress.group.clone(), progress.epoch, progress.committed, config);
         group.acked = Acked::restored(progress.committed, &progress.acked);
         let after_acked = progress.acked.last().map_or(progress.committed, |(_, end)| *end);
         let after_given = progress.attempts.last().map_or(progress.committed, |(offset, _)| offset.plus(1));
@@ -52,7 +52,7 @@ impl Group {
 
     /// The topic's settings have changed; what is held already keeps its time.
     pub(crate) fn set_config(&mut self, config: &TopicConfig) {
-        self.ack_wait_ms = config.ack_wait_ms;
+        (self.ack_wait_ms, self.max_deliver) = (config.ack_wait_ms, config.max_deliver);
     }
 
     /// It gives out nothing before what has just changed is stored.

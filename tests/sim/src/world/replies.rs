@@ -34,6 +34,7 @@ impl World {
     pub(super) fn take(&mut self, effects: Vec<Effect>) -> Check {
         for effect in effects {
             match effect {
+                Effect::DeadLetter { letter, .. } => return Err(format!("a dead letter without a bound: {letter:?}")),
                 Effect::Reply { to, reply } => self.replied(to, reply)?,
                 Effect::Push { core, batch } => {
                     self.trace.note(format!("push to {} {}..{}", core.0, batch.base(), batch.end()));
