@@ -2,6 +2,7 @@
 
 mod client;
 mod group;
+mod inspect;
 mod output;
 mod publish;
 mod serve;
@@ -74,6 +75,13 @@ A file .env in the working directory may hold the same variables.")]
   ringmain group list payments
   ringmain group seek payments billing --earliest")]
     Group(group::GroupFlags),
+    /// Print and check the files of a data directory, changing nothing
+    #[command(after_help = "Examples:
+  ringmain inspect data                           all files, and what a start would make of them
+  ringmain inspect data/shard-000 --verbose       every entry on a line of its own
+  ringmain inspect data/shard-000/checkpoint-a --json
+Exit codes: 0 all is well, 1 damage was found, 2 it cannot be read.")]
+    Inspect(inspect::InspectFlags),
 }
 
 /// Where the broker is.
@@ -92,6 +100,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Subscribe(flags) => subscribe::run(&flags),
         Command::Topic(flags) => topic::run(&flags),
         Command::Group(flags) => group::run(&flags),
+        Command::Inspect(flags) => inspect::run(&flags),
     };
     match outcome {
         Ok(()) | Err(Failure::OutputClosed) => ExitCode::SUCCESS,

@@ -39,7 +39,8 @@ pub struct CommitHeader {
 
 impl CommitHeader {
     /// Reads a header without believing it: its checksum covers the whole batch. `None` when it is none at all.
-    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+    #[must_use]
+    pub fn read(bytes: &[u8]) -> Option<Self> {
         let mut fields = Fields::of(bytes.get(..COMMIT_HEADER_BYTES)?);
         let (checksum, length) = (fields.u32()?, fields.u32()?);
         if fields.take(4)? != MAGIC {
@@ -60,12 +61,14 @@ impl CommitHeader {
     }
 
     /// Whether it says that it stands at `position` of `segment`.
-    pub(crate) fn stands_at(&self, segment: SegmentNumber, position: u64) -> bool {
+    #[must_use]
+    pub fn stands_at(&self, segment: SegmentNumber, position: u64) -> bool {
         self.segment == segment && u64::from(self.block) * BLOCK_BYTES == position
     }
 
     /// Whether `bytes`, which are all of the batch without filling, are what was written.
-    pub(crate) fn is_whole(&self, bytes: &[u8]) -> bool {
+    #[must_use]
+    pub fn is_whole(&self, bytes: &[u8]) -> bool {
         bytes.get(4..).is_some_and(|rest| crc32c::crc32c(rest) == self.checksum)
     }
 
@@ -84,8 +87,23 @@ impl CommitHeader {
     }
 
     /// Bytes of the batch, filling included.
-    pub(crate) fn bytes_on_disk(&self) -> u64 {
+    #[must_use]
+    pub fn bytes_on_disk(&self) -> u64 {
         whole_blocks(u64::from(self.length))
+    }
+
+    /// Whether this program knows what stands in a batch of its version.
+    #[must_use]
+    pub fn is_of_known_version(&self) -> bool {
+        self.version == COMMIT_VERSION
+    }
+
+    /// The entries of the whole batch, whose `bytes` are given without filling.
+    ///
+    /// # Errors
+    /// What is wrong with them; nothing of the batch is used then.
+    pub fn entries(&self, bytes: &Bytes) -> Result<Vec<Entry>, EntryDamage> {
+        entries(bytes, self.count)
     }
 
     fn encode(&self) -> [u8; COMMIT_HEADER_BYTES] {

@@ -1,4 +1,4 @@
-//! Storage as bytes and decisions, without files: record batches, log, checkpoints, topic segments. Pure, for any core.
+//! Storage as bytes and decisions, without files: batches, log, checkpoints, topic segments. Pure, for any core.
 //!
 //! `FORMAT.md` beside this crate draws every byte; golden files under `tests/data/` hold every version to it. The log's
 //! writer and its opener, the writers of slots and of topic segments, and what makes an index again are state machines: they

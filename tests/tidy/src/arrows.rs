@@ -11,7 +11,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("ringmain-wal", &["ringmain-model"]),
     ("ringmain-engine", &["ringmain-wal", "ringmain-model"]),
     ("ringmain-driver", &["ringmain-engine", "ringmain-wal", "ringmain-model", "ringmain-uring"]),
-    ("ringmain", &["ringmain-driver", "ringmain-engine", "ringmain-wire", "ringmain-model"]),
+    ("ringmain", &["ringmain-driver", "ringmain-engine", "ringmain-wire", "ringmain-model", "ringmain-wal"]),
     ("ringmain-bench", &["ringmain-wire", "ringmain-uring"]),
     ("ringmain-sim", &["ringmain-engine", "ringmain-wal", "ringmain-model"]),
     ("ringmain-tidy", &[]),
