@@ -13,6 +13,7 @@
 
 mod broker;
 mod chance;
+mod data_directory;
 mod deadline;
 mod events;
 mod http;
@@ -49,6 +50,8 @@ mod half_received_frames;
 mod health;
 mod heavy_requests_share;
 mod idle_cpu;
+mod inspect;
+mod inspect_directory;
 mod killed_workers;
 mod late_acknowledgements;
 mod live_windows_are_extra;

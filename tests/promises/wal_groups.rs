@@ -106,21 +106,21 @@ fn attempts_are_counted_on() {
 fn answered_seeks_and_deletions_stay() {
     for is_killed in [false, true] {
         let mut broker = started(20);
-        for group in ["sought", "deleted", "born again"] {
+        for group in ["sought", "deleted", "reborn"] {
             broker.group_post("t", group, "fetch", json!({ "max": 20, "from_offset": 0 }));
             broker.group_post("t", group, "ack", json!({ "offsets": [0, 1, 2, 3, 4, 10] }));
         }
         let sought = broker.group_post("t", "sought", "seek", json!({ "offset": 2 }));
         broker.request("DELETE", "/topics/t/groups/deleted", &[], b"").expect(200);
-        broker.request("DELETE", "/topics/t/groups/born%20again", &[], b"").expect(200);
-        broker.group_post("t", "born again", "fetch", json!({ "from_offset": 18 }));
+        broker.request("DELETE", "/topics/t/groups/reborn", &[], b"").expect(200);
+        broker.group_post("t", "reborn", "fetch", json!({ "from_offset": 18 }));
         restart(&mut broker, is_killed);
         let stats = broker.group("t", "sought");
         assert!(stats["committed_offset"] == 2 && stats["epoch"] == sought["epoch"], "{stats} was {sought}");
         let fetched = broker.group_post("t", "sought", "fetch", json!({ "max": 100 }));
         assert_eq!(offsets(&fetched), (2..20).collect::<Vec<_>>(), "acknowledgements of the old epoch do not count");
         broker.get("/topics/t/groups/deleted").expect_error(404, "group_not_found");
-        assert_eq!(offsets(&broker.group_post("t", "born again", "fetch", json!({ "max": 100 }))), [18, 19]);
+        assert_eq!(offsets(&broker.group_post("t", "reborn", "fetch", json!({ "max": 100 }))), [18, 19]);
         let latest = broker.group_post("t", "sought", "seek", json!({ "latest": true }));
         assert_eq!(latest["committed_offset"], 20);
         restart(&mut broker, is_killed);

@@ -4,7 +4,7 @@ use crate::broker::topic_path;
 use crate::chance::Chance;
 use crate::http::Connection;
 use crate::wal_kill_load::{ACK_WAIT_MS, Load, Published, Sender, Sizes};
-use crate::wal_kill_model::{GroupModel, TopicModel, get};
+use crate::wal_kill_model::{GroupModel, Keeps, TopicModel, get};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
@@ -30,8 +30,8 @@ pub(crate) struct Mortal {
 }
 
 impl Mortal {
-    pub(crate) fn new(name: &str) -> Self {
-        let (topic, group) = (TopicModel::new(name, None), GroupModel::new(name, "workers"));
+    pub(crate) fn new(name: &str, keeps: Keeps) -> Self {
+        let (topic, group) = (TopicModel::new(name, keeps), GroupModel::new(name, "workers"));
         Self { presence: Presence::Absent, topic, group, buried: HashSet::new() }
     }
 
@@ -45,7 +45,7 @@ impl Mortal {
         self.buried.extend(self.topic.incarnation.take());
         self.buried.extend(self.topic.seen.drain(..).map(|told| told.incarnation));
         let name = self.topic.name.clone();
-        (self.topic, self.group) = (TopicModel::new(&name, None), GroupModel::new(&name, "workers"));
+        (self.topic, self.group) = (TopicModel::new(&name, self.topic.keeps), GroupModel::new(&name, "workers"));
     }
 
     /// Compares it with a broker that was just started.
@@ -63,7 +63,7 @@ impl Mortal {
         self.presence = Presence::Present;
         self.topic.settle(connection, chance, whole);
         assert!(self.topic.incarnation.as_ref().is_none_or(|known| !self.buried.contains(known)), "a former life");
-        self.group.settle(connection, &self.topic, chance);
+        self.group.settle(connection, &mut self.topic, chance);
     }
 }
 
