@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
-/// Kills of one test. The suite runs each of the two with 1, 2 and 4 shards.
-const KILLS: usize = 10;
+/// Kills of one test, or half as many of the largest. The suite runs all three with 1, 2 and 4 shards: 60 kills in all.
+const KILLS: usize = 8;
 
 /// Messages that the topic with little retention keeps.
 const FEW: u64 = 300;
@@ -247,7 +247,5 @@ fn what_is_answered_and_what_was_seen_survives_kills_while_the_log_is_reused() {
         .into_keys()
         .filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()))
         .collect();
-    let is_first_of_the_log = |name: &String| name.starts_with("0000000000000001.");
     assert!(names.iter().any(|name| name.ends_with(".segment")), "nothing left the log: {names:?}");
-    println!("the first part of a log is there: {}", names.iter().any(is_first_of_the_log));
 }

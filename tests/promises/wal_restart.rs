@@ -73,6 +73,7 @@ fn a_topic_that_was_made_again_is_another() {
         let mut broker = started(5);
         let mut stream = broker.subscribe("t", "?from_offset=0", &[]);
         let token = stream.messages(5).pop().unwrap().last_id;
+        drop(stream);
         broker.delete_topic("t");
         broker.create_topic("t");
         broker.publish("t", b"of the new one");
