@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 use std::{fs, thread};
 
 /// Lines of the broker's log that are kept to be shown when a test fails.
@@ -84,7 +85,7 @@ pub(crate) fn program(folder: &Folder, wrapper: &[&str]) -> Command {
 }
 
 /// How a broker is to be started.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Setup {
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
@@ -130,27 +131,39 @@ impl Setup {
         self
     }
 
+    /// Topics are kept on the disk, in the broker's own folder.
+    pub(crate) fn logged(self) -> Self {
+        self.variable("STORAGE_MODE", "wal")
+    }
+
     /// Starts the broker and waits until it listens.
     pub(crate) fn start(self) -> Broker {
         let folder = Folder::new();
         if let Some(text) = &self.settings_file {
             fs::write(folder.path().join(".env"), text).unwrap();
         }
+        let log = Arc::new(Mutex::new(VecDeque::new()));
+        let (child, listening) = self.spawn(&folder, &log);
+        // From here on a panic ends the child, and shows the log.
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut broker = Broker { child, address, log, setup: self, folder };
+        broker.address = listening.recv_timeout(LIMIT).expect("the broker did not log that it is listening");
+        broker
+    }
+
+    /// Starts the program in a folder. The receiver gets the address once it listens.
+    fn spawn(&self, folder: &Folder, log: &Arc<Mutex<VecDeque<String>>>) -> (Child, mpsc::Receiver<SocketAddr>) {
         let limit = self.open_files_max.map(|count| format!("ulimit -n {count} && exec \"$0\" \"$@\""));
         let wrapper = limit.as_ref().map_or(Vec::new(), |script| vec!["sh", "-c", script.as_str()]);
-        let mut command = program(&folder, &wrapper);
+        let mut command = program(folder, &wrapper);
         command.args(["serve", "--log-format", "json"]);
         if !self.port_is_set {
             command.args(["--port", "0"]);
         }
         command.args(&self.arguments).envs(self.environment.iter().map(|(name, value)| (name, value)));
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let log = Arc::new(Mutex::new(VecDeque::new()));
-        let listening = drain_log(child.stderr.take().unwrap(), Arc::clone(&log));
-        // From here on a panic ends the child, and shows the log.
-        let mut broker = Broker { child, address: SocketAddr::from(([127, 0, 0, 1], 0)), log, _folder: folder };
-        broker.address = listening.recv_timeout(LIMIT).expect("the broker did not log that it is listening");
-        broker
+        let listening = drain_log(child.stderr.take().unwrap(), Arc::clone(log));
+        (child, listening)
     }
 }
 
@@ -182,7 +195,8 @@ pub(crate) struct Broker {
     child: Child,
     address: SocketAddr,
     log: Arc<Mutex<VecDeque<String>>>,
-    _folder: Folder,
+    setup: Setup,
+    folder: Folder,
 }
 
 impl Broker {
@@ -269,6 +283,32 @@ impl Broker {
     /// Asks the broker to end, as a person at a terminal does.
     pub(crate) fn interrupt(&self) {
         self.signal(Signal::INT);
+    }
+
+    /// Ends the broker at once and without a word to it, as `kill -9` does; it may not be gone yet.
+    pub(crate) fn kill(&self) {
+        self.signal(Signal::KILL);
+    }
+
+    /// Starts the program again, with the same settings and in the same folder, once the one before has ended. It listens on
+    /// another port unless the settings name one.
+    pub(crate) fn restart(&mut self) {
+        assert!(self.restart_within(LIMIT), "the broker did not log that it is listening");
+    }
+
+    /// Like [`Self::restart`], but looks no longer than `limit`; whether it listens.
+    pub(crate) fn restart_within(&mut self, limit: Duration) -> bool {
+        self.wait_for_exit();
+        let (child, listening) = self.setup.spawn(&self.folder, &self.log);
+        self.child = child;
+        let address = listening.recv_timeout(limit).ok();
+        self.address = address.unwrap_or(self.address);
+        address.is_some()
+    }
+
+    /// The folder that the broker was started in; unless the settings say otherwise its data is in `data` there.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     fn signal(&self, signal: Signal) {

@@ -2,6 +2,7 @@
 
 import { spawn } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
+import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -14,46 +15,83 @@ const logLinesMax = 200;
 /** Starts a broker; `t` is the test, which ends it. */
 export async function startBroker(t, ...flags) {
   const folder = await mkdtemp(join(tmpdir(), 'ringmain-web-'));
-  const child = spawn(binary, ['serve', '--port', '0', '--log-format', 'json', ...flags], {
-    cwd: folder,
-    stdio: ['ignore', 'ignore', 'pipe'],
-  });
-  const ended = new Promise((resolve) => child.once('exit', resolve).once('error', resolve));
-  const log = [];
+  const broker = new Broker(folder, flags);
   t.after(async () => {
-    child.kill('SIGKILL');
-    await ended;
+    await broker.kill();
     await rm(folder, { recursive: true, force: true });
   });
-  const address = await new Promise((resolve, reject) => {
-    child.once('error', reject);
-    child.once('exit', (code) => reject(new Error(`the broker ended with ${code}:\n${log.join('\n')}`)));
-    createInterface({ input: child.stderr }).on('line', (line) => {
-      log.push(line);
-      if (log.length > logLinesMax) log.shift();
-      let fields;
-      try {
-        ({ fields } = JSON.parse(line));
-      } catch {
-        return;
-      }
-      if (fields?.message === 'listening') resolve(fields.address);
+  await broker.start();
+  return broker;
+}
+
+/** Starts a broker that keeps its topics on the disk, on a port that stays free while it is down. */
+export async function startLoggedBroker(t, ...flags) {
+  return startBroker(t, '--storage', 'wal', '--port', String(await lastingPort()), ...flags);
+}
+
+/** A free port below those that systems give out by themselves. */
+async function lastingPort() {
+  for (;;) {
+    const port = 12_000 + Math.floor(Math.random() * 20_000);
+    const isFree = await new Promise((resolve) => {
+      const server = createServer();
+      server.once('error', () => resolve(false));
+      server.listen(port, '127.0.0.1', () => server.close(() => resolve(true)));
     });
-  });
-  return new Broker(address, log, child);
+    if (isFree) return port;
+  }
 }
 
 class Broker {
-  constructor(address, log, child) {
+  constructor(folder, flags) {
+    this.folder = folder;
+    this.flags = flags.includes('--port') ? flags : ['--port', '0', ...flags];
+    this.log = [];
+  }
+
+  /** Starts the program, which may have run in the folder before, and waits until it listens. */
+  async start() {
+    const { log } = this;
+    const child = spawn(binary, ['serve', '--log-format', 'json', ...this.flags], {
+      cwd: this.folder,
+      stdio: ['ignore', 'ignore', 'pipe'],
+    });
     this.child = child;
+    this.ended = new Promise((resolve) => child.once('exit', resolve).once('error', resolve));
+    const address = await new Promise((resolve, reject) => {
+      child.once('error', reject);
+      child.once('exit', (code) => reject(new Error(`the broker ended with ${code}:\n${log.join('\n')}`)));
+      createInterface({ input: child.stderr }).on('line', (line) => {
+        log.push(line);
+        if (log.length > logLinesMax) log.shift();
+        let fields;
+        try {
+          ({ fields } = JSON.parse(line));
+        } catch {
+          return;
+        }
+        if (fields?.message === 'listening') resolve(fields.address);
+      });
+    });
     this.url = `http://${address}`;
     this.port = Number(address.split(':').pop());
-    this.log = log;
   }
 
   /** Asks the broker to end, as a supervisor of services does. */
   terminate() {
     this.child.kill('SIGTERM');
+  }
+
+  /** Ends the broker at once. */
+  async kill() {
+    this.child.kill('SIGKILL');
+    await this.ended;
+  }
+
+  /** What a lost process and its supervisor do: SIGKILL, and the same command again. */
+  async killAndRestart() {
+    await this.kill();
+    await this.start();
   }
 
   async request(method, path, body, headers = {}) {

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { EventSource } from 'eventsource';
-import { payloadOf, range, startBroker } from './broker.mjs';
+import { payloadOf, range, startBroker, startLoggedBroker } from './broker.mjs';
 import { waitUntil } from './deadline.mjs';
 import { startProxy } from './proxy.mjs';
 
@@ -69,6 +69,25 @@ test('a stream that is cut again and again loses and doubles nothing', async (t)
   assert.deepEqual(seen.gaps, []);
   const resumes = proxy.heads.filter((head) => /^last-event-id: *\S/im.test(head));
   assert.ok(resumes.length >= 6, `resumed by Last-Event-ID only ${resumes.length} times`);
+});
+
+test('a stream goes on by its token after the broker was killed and started again', async (t) => {
+  const broker = await startLoggedBroker(t, '--retry-ms', '100');
+  await broker.createTopic('killed');
+  await broker.publishNumbers('killed', 0, 20);
+  const seen = collect(t, broker.streamUrl('killed', '?from_offset=0'));
+  let end = 20;
+  for (let kill = 0; kill < 4; kill += 1) {
+    // One that was cut in the middle of what is there resumes as one that had seen it all.
+    await waitUntil('some arrived', () => seen.offsets.length >= end - 10);
+    await broker.killAndRestart();
+    await broker.publishNumbers('killed', end, end + 20);
+    end += 20;
+  }
+  await waitUntil('all arrived', () => seen.offsets.length >= end);
+  assert.deepEqual(seen.offsets, range(0, end));
+  assert.deepEqual(seen.payloads, range(0, end));
+  assert.deepEqual(seen.gaps, []);
 });
 
 test('a gap is heard as an event of its own', async (t) => {

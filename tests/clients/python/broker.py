@@ -5,6 +5,7 @@ import collections
 import json
 import os
 import pathlib
+import random
 import socket
 import struct
 import tempfile
@@ -17,29 +18,60 @@ LIMIT_SECONDS = 30
 LOG_LINES_MAX = 200
 
 
-async def start_broker(case, *flags):
+async def start_broker(case, *flags, port=0):
     """Starts a broker that ends with the test case."""
     folder = tempfile.TemporaryDirectory(prefix="ringmain-python-")
     case.addCleanup(folder.cleanup)
-    words = ("serve", "--port", "0", "--log-format", "json", *flags)
-    process = await asyncio.create_subprocess_exec(
-        BINARY, *words, cwd=folder.name, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
-    )
-    broker = Broker(process)
+    broker = Broker(folder.name, ("--port", str(port), *flags))
+    await broker.start()
     case.addAsyncCleanup(broker.kill)
     await asyncio.wait_for(broker.listening, LIMIT_SECONDS)
     return broker
 
 
-class Broker:
-    """A running broker."""
+def lasting_port():
+    """A free port that stays free while a broker is down: below those that systems give out by themselves."""
+    while True:
+        port = random.randrange(12_000, 32_000)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
-    def __init__(self, process):
-        self.process = process
+
+class Broker:
+    """A broker in its folder."""
+
+    def __init__(self, folder, flags):
+        self.folder = folder
+        self.flags = flags
         self.log = collections.deque(maxlen=LOG_LINES_MAX)
+        self.process = None
+        self.port = None
+
+    async def start(self):
+        """Starts the program, which may have run in the folder before."""
+        self.process = await asyncio.create_subprocess_exec(
+            BINARY,
+            "serve",
+            "--log-format",
+            "json",
+            *self.flags,
+            cwd=self.folder,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
         self.listening = asyncio.get_running_loop().create_future()
         self.reading = asyncio.create_task(self.read_log())
-        self.port = None
+
+    async def kill_and_restart(self):
+        """What a lost process and its supervisor do: SIGKILL, and the same command again."""
+        await self.kill()
+        await self.start()
+        await asyncio.wait_for(self.listening, LIMIT_SECONDS)
 
     async def read_log(self):
         """Reads for ever, so that the broker never waits on a full pipe."""

@@ -1,7 +1,8 @@
 //! streamq's published Rust client against the real broker: this is what its tests start and cut. On no core of the broker.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 
-use std::path::PathBuf;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,9 +22,10 @@ pub use deadline::{LIMIT, wait_until};
 
 /// A running broker, killed with the value.
 pub struct Broker {
-    _child: Child,
+    child: Child,
     folder: PathBuf,
     port: u16,
+    flags: &'static [&'static str],
 }
 
 impl Drop for Broker {
@@ -35,30 +37,25 @@ impl Drop for Broker {
 impl Broker {
     /// Starts the broker that `RINGMAIN_BINARY` names, by default the one built in the repository, on a free port.
     pub async fn start() -> Self {
-        let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../..");
-        let binary = std::env::var("RINGMAIN_BINARY").unwrap_or_else(|_| "target/debug/ringmain".to_owned());
+        Self::start_with(0, &[]).await
+    }
+
+    /// Starts one that keeps its topics on the disk, on a port that stays free while it is down.
+    pub async fn start_logged() -> Self {
+        Self::start_with(lasting_port(), &["--storage", "wal"]).await
+    }
+
+    async fn start_with(port: u16, flags: &'static [&'static str]) -> Self {
         let folder = std::env::temp_dir().join(format!("ringmain-rust-{}-{}", std::process::id(), number()));
         std::fs::create_dir_all(&folder).unwrap();
-        let mut child = Command::new(root.join(binary).canonicalize().expect("build the broker first"))
-            .args(["serve", "--port", "0", "--log-format", "json", "--heartbeat-ms", "500"])
-            .current_dir(&folder)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let port = loop {
-            let line = timeout(LIMIT, lines.next_line()).await.unwrap().unwrap().expect("the broker ended");
-            let entry: Value = serde_json::from_str(&line).unwrap();
-            if entry["fields"]["message"] == "listening" {
-                let address = entry["fields"]["address"].as_str().unwrap();
-                break address.rsplit(':').next().unwrap().parse().unwrap();
-            }
-        };
-        // For ever reading, so that the broker never waits on a full pipe.
-        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-        Self { _child: child, folder, port }
+        let (child, port) = spawn(&folder, port, flags).await;
+        Self { child, folder, port, flags }
+    }
+
+    /// What a lost process and its supervisor do: SIGKILL, and the same command again.
+    pub async fn kill_and_restart(&mut self) {
+        self.child.kill().await.unwrap();
+        (self.child, self.port) = spawn(&self.folder, self.port, self.flags).await;
     }
 
     pub fn url(&self) -> String {
@@ -71,16 +68,29 @@ impl Broker {
 
     /// How a group stands, which streamq's client does not ask.
     pub async fn group(&self, topic: &str, group: &str) -> Value {
+        self.request("GET", &format!("/topics/{topic}/groups/{group}"), "").await
+    }
+
+    /// Waits until the progress of a group, for which nobody asked an answer, would survive a kill: an answered acknowledgement
+    /// comes after it in the log.
+    pub async fn wait_for_stored(&self, topic: &str, group: &str) {
+        self.request("POST", &format!("/topics/{topic}/groups/{group}/ack"), r#"{"offsets":[0]}"#).await;
+    }
+
+    /// The data of a request that must succeed.
+    async fn request(&self, method: &str, target: &str, body: &str) -> Value {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
         let request = format!(
-            "GET /topics/{topic}/groups/{group} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nConnection: close\r\n\r\n",
-            self.port
+            "{method} {target} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+            self.port,
+            body.len()
         );
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
         let body = answer.split_once("\r\n\r\n").unwrap().1;
         let value: Value = serde_json::from_str(body).unwrap();
+        assert_eq!(value["status"], "success", "{method} {target}: {value}");
         value["data"].clone()
     }
 
@@ -94,6 +104,45 @@ impl Broker {
         let client = self.client();
         let are_there = async || client.get_topic(topic).await.unwrap().subscriber_count == count;
         wait_until(&format!("{count} subscribers are there"), are_there).await;
+    }
+}
+
+/// Starts the program in a folder; gives the port once it listens.
+async fn spawn(folder: &Path, port: u16, flags: &[&str]) -> (Child, u16) {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    let binary = std::env::var("RINGMAIN_BINARY").unwrap_or_else(|_| "target/debug/ringmain".to_owned());
+    let mut child = Command::new(root.join(binary).canonicalize().expect("build the broker first"))
+        .args(["serve", "--port", &port.to_string(), "--log-format", "json", "--heartbeat-ms", "500"])
+        .args(flags)
+        .current_dir(folder)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let port = loop {
+        let line = timeout(LIMIT, lines.next_line()).await.unwrap().unwrap().expect("the broker ended");
+        let entry: Value = serde_json::from_str(&line).unwrap();
+        if entry["fields"]["message"] == "listening" {
+            let address = entry["fields"]["address"].as_str().unwrap();
+            break address.rsplit(':').next().unwrap().parse().unwrap();
+        }
+    };
+    // For ever reading, so that the broker never waits on a full pipe.
+    tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+    (child, port)
+}
+
+/// A free port that stays free while a broker is down: below those that systems give out by themselves.
+fn lasting_port() -> u16 {
+    let mut seed = RandomState::new().build_hasher().finish();
+    loop {
+        let port = 12_000 + u16::try_from(seed % 20_000).unwrap();
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+        seed = seed.wrapping_add(7);
     }
 }
 
