@@ -109,12 +109,12 @@ impl Checkpointing {
 
 impl Shard {
     /// Takes the next step of a checkpoint, or begins one when it is time. At the end of a turn in which the log can be written.
-    pub(crate) fn go_on_with_checkpoint(&mut self, now: Now) {
+    pub(crate) fn go_on_with_checkpoint(&mut self, now: Now, effects: &mut Vec<Effect>) {
         if self.log.as_ref().is_some_and(|log| !log.checkpointing.is_running()) {
             self.begin_checkpoint(now);
         }
         self.rewrite_tails(now);
-        self.take_image(now);
+        self.take_image(now, effects);
         self.write_slot();
     }
 
@@ -182,6 +182,10 @@ impl Shard {
     /// Writes tails again at the log's head, a part of them in each turn.
     fn rewrite_tails(&mut self, now: Now) {
         let Some(log) = &mut self.log else { return };
+        if log.checkpointing.is_storing() {
+            // On a full disk that fails, and what is copied before would only use up the log's reserve.
+            return;
+        }
         let mut bytes = 0;
         while let Some(run) = &mut log.checkpointing.run
             && let Some((partition, from, end)) = run.rewrites.front_mut()
@@ -211,7 +215,7 @@ impl Shard {
     }
 
     /// Takes the image, when everything that it leaves out is durable.
-    fn take_image(&mut self, now: Now) {
+    fn take_image(&mut self, now: Now, effects: &mut Vec<Effect>) {
         let Some(log) = &self.log else { return };
         let Some(run) = &log.checkpointing.run else { return };
         let relies_on_more = run.is_storing || !run.rewrites.is_empty();
@@ -220,7 +224,7 @@ impl Shard {
         }
         let position = run.position;
         // What the image has, the log must have, too: the other slot may be the one that a start finds.
-        if !self.log_all_progress(now) {
+        if !self.log_all_progress(now, effects) {
             return;
         }
         let image = self.image(position);
@@ -253,6 +257,7 @@ impl Shard {
             groups: Vec::new(),
             segments: Vec::new(),
             known: Vec::new(),
+            set_aside: Vec::new(),
         };
         for (incarnation, topic) in self.topics_in_order().into_iter().filter(|(_, topic)| topic.is_logged()) {
             let partition = PartitionRef { incarnation, partition: 0 };
@@ -266,6 +271,7 @@ impl Shard {
             // What is not durable may get its offsets again.
             let (log_start, log_end) = (topic.log.log_start().offset(), topic.log.high_water().offset());
             checkpoint.marks.push(LogMarks { partition, log_start, log_end });
+            checkpoint.set_aside.extend(topic.is_set_aside.then_some(partition));
             let known = self.ids.of(partition, topic.log.high_water().offset());
             if !known.is_empty() {
                 checkpoint.known.push(KnownMessages { partition, messages: known });

@@ -351,7 +351,6 @@ impl Group {
     /// Begins a new epoch at `target`: nothing is in flight, earlier acknowledgements do not count, fetches go on waiting.
     pub(crate) fn seek(&mut self, epoch: u64, target: Offset) {
         self.epoch = epoch;
-        self.is_changed = true;
         self.next = target;
         self.acked = Acked::from(target);
         self.pending.clear();

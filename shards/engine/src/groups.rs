@@ -2,7 +2,7 @@
 
 use ringmain_model::limit::{GROUP_MEMBERS_MAX, GROUP_PULLS_MAX, GROUPS_PER_TOPIC_MAX};
 use ringmain_model::{GroupName, Offset, PartitionRef, Refusal, Storage};
-use ringmain_wal::Entry;
+use ringmain_wal::{Entry, GroupProgress, Sequence};
 
 use crate::command::{Command, Effect, Now, Origin, Reply};
 use crate::dead_letters::dead_letter;
@@ -28,33 +28,36 @@ impl Topic {
         }
     }
 
-    /// The group of that name, begun at `start` if there is none.
+    /// The group of that name, begun at `start` if there is none: in a logged topic there is one by now.
     fn group_or_begin(
         &mut self,
         name: GroupName,
         start: GroupStart,
         next_epoch: &mut u64,
-        can_log: bool,
     ) -> Result<&mut Group, Refusal> {
-        let is_begun = self.groups.get(&name).is_some_and(Group::is_begun);
-        if self.is_logged() && !can_log && !is_begun {
-            return Err(storage_failed());
-        }
-        if !self.groups.contains_key(&name) && self.groups.len() >= GROUPS_PER_TOPIC_MAX {
-            return Err(Refusal::busy("this topic has as many groups as it may; delete some"));
-        }
-        let (log_start, end) = (self.log.log_start().offset(), self.log.high_water().offset());
-        let start = match start {
-            GroupStart::Tail => end,
-            GroupStart::Offset(offset) => offset.clamp(log_start, end),
-        };
-        let is_logged = self.is_logged();
+        self.check_group_count(&name)?;
+        let start = self.group_start(start);
         let config = &self.config;
         Ok(self.groups.entry(name.clone()).or_insert_with(|| {
             *next_epoch += 1;
-            let group = Group::new(name, *next_epoch - 1, start, config);
-            if is_logged { group.unbegun() } else { group }
+            Group::new(name, *next_epoch - 1, start, config)
         }))
+    }
+
+    fn check_group_count(&self, name: &GroupName) -> Result<(), Refusal> {
+        if !self.groups.contains_key(name) && self.groups.len() >= GROUPS_PER_TOPIC_MAX {
+            return Err(Refusal::busy("this topic has as many groups as it may; delete some"));
+        }
+        Ok(())
+    }
+
+    /// Where a group that begins now starts.
+    fn group_start(&self, start: GroupStart) -> Offset {
+        let (log_start, end) = (self.log.log_start().offset(), self.log.high_water().offset());
+        match start {
+            GroupStart::Tail => end,
+            GroupStart::Offset(offset) => offset.clamp(log_start, end),
+        }
     }
 
     fn seek_target(&self, to: SeekTo, loads: Option<&mut Loads>) -> Lookup<Offset> {
@@ -76,11 +79,11 @@ impl Shard {
         start: GroupStart,
         joining: Joining,
     ) -> Result<Option<Reply>, Refusal> {
-        let can_log = self.can_log();
+        self.begin_logged_group(partition, &name, start)?;
         let topic = self.topics.get_mut(&partition.incarnation).filter(|topic| !topic.is_ending);
         let topic = topic.ok_or_else(deleted_meanwhile)?;
         let high_water = topic.log.high_water();
-        let group = topic.group_or_begin(name, start, &mut self.next_epoch, can_log)?;
+        let group = topic.group_or_begin(name, start, &mut self.next_epoch)?;
         if group.member_count() >= GROUP_MEMBERS_MAX {
             return Err(Refusal::busy("this group has as many members as it may"));
         }
@@ -94,6 +97,44 @@ impl Shard {
         // A group that began at the tail and was forgotten would begin further on, and lose what came meanwhile.
         group.answer_when_logged(origin, reply);
         Ok(None)
+    }
+
+    /// Begins a group of a logged topic that is not there yet: it gives out nothing before the log has it, because one that began
+    /// at the tail and was forgotten would begin further on, and lose what came meanwhile.
+    fn begin_logged_group(
+        &mut self,
+        partition: PartitionRef,
+        name: &GroupName,
+        start: GroupStart,
+    ) -> Result<(), Refusal> {
+        let Some(topic) = self.living(partition.incarnation).filter(|topic| topic.is_logged()) else { return Ok(()) };
+        match topic.groups.get(name) {
+            Some(group) if group.is_begun() || self.can_log() => return Ok(()),
+            Some(_) => return Err(storage_failed()),
+            None => topic.check_group_count(name)?,
+        }
+        let (epoch, committed) = (self.next_epoch, topic.group_start(start));
+        self.log_group(partition, name, epoch, committed)?;
+        self.next_epoch += 1;
+        if let Some(topic) = self.topics.get_mut(&partition.incarnation) {
+            let group = Group::new(name.clone(), epoch, committed, &topic.config).unbegun();
+            topic.groups.insert(name.clone(), group);
+        }
+        Ok(())
+    }
+
+    /// Logs that a group stands at `committed` in an epoch that begins; it gives out again when that is durable.
+    fn log_group(
+        &mut self,
+        partition: PartitionRef,
+        name: &GroupName,
+        epoch: u64,
+        committed: Offset,
+    ) -> Result<Sequence, Refusal> {
+        let (acked, attempts) = (Vec::new(), Vec::new());
+        let progress = GroupProgress { partition, group: name.clone(), epoch, committed, acked, attempts };
+        let awaiting = Awaiting::Begin { incarnation: partition.incarnation, group: name.clone(), epoch };
+        self.log_entry(&Entry::GroupProgress(progress), awaiting)
     }
 
     /// Whether the log, if there is one, still takes something.
@@ -170,7 +211,7 @@ impl Shard {
                 self.close_batch(partition, effects);
                 match self.seek_group(origin, partition, &name, to, effects) {
                     Ok(None) => return None,
-                    Ok(Some(reply)) => return self.answer_when_logged(origin, partition, &name, reply),
+                    Ok(Some(reply)) => Ok(reply),
                     Err(refusal) => Err(refusal),
                 }
             }
@@ -295,17 +336,27 @@ impl Shard {
             Lookup::Nothing => topic.log.log_start().offset(),
         };
         let (high_water, is_logged) = (topic.log.high_water().offset(), topic.is_logged());
-        let group = topic.groups.get_mut(name).ok_or_else(|| Refusal::group_not_found(name.as_str()))?;
-        group.seek(self.next_epoch, target);
+        let epoch = self.next_epoch;
+        let logged = if is_logged { Some(self.log_group(partition, name, epoch, target)?) } else { None };
         self.next_epoch += 1;
+        let topic = self.topics.get_mut(&partition.incarnation).ok_or_else(deleted_meanwhile)?;
+        let group = topic.groups.get_mut(name).ok_or_else(|| Refusal::group_not_found(name.as_str()))?;
+        group.seek(epoch, target);
         if is_logged {
             // What a crash would take back gives nothing out.
             group.suspend();
         }
         group.list(partition.incarnation, &mut self.listed_groups);
-        let news = MemberNews::Moved { epoch: group.epoch(), next: target };
+        let news = MemberNews::Moved { epoch, next: target };
         effects.extend(group.members().map(|to| Effect::Tell { to, news }));
-        Ok(Some(Reply::Group(Box::new(group.stats(high_water)))))
+        let reply = Reply::Group(Box::new(group.stats(high_water)));
+        match (logged, &mut self.log) {
+            (Some(sequence), Some(log)) => {
+                log.wait_for(sequence, Awaiting::Reply { to: origin, reply });
+                Ok(None)
+            }
+            _ => Ok(Some(reply)),
+        }
     }
 
     fn pull(
@@ -317,10 +368,10 @@ impl Shard {
         count: u32,
         until_ms: u64,
     ) -> Result<(), Refusal> {
-        let can_log = self.can_log();
+        self.begin_logged_group(partition, &name, start)?;
         let topic = self.topics.get_mut(&partition.incarnation).filter(|topic| !topic.is_ending);
         let topic = topic.ok_or_else(deleted_meanwhile)?;
-        let group = topic.group_or_begin(name, start, &mut self.next_epoch, can_log)?;
+        let group = topic.group_or_begin(name, start, &mut self.next_epoch)?;
         if group.pull_count() >= GROUP_PULLS_MAX {
             return Err(Refusal::busy("as many fetches of this group wait as may"));
         }

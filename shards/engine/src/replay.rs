@@ -35,6 +35,11 @@ impl Shard {
         replay.marks.extend(checkpoint.marks.iter().map(|marks| (marks.partition, *marks)));
         let segments = checkpoint.segments.iter();
         replay.segments.extend(segments.map(|one| (one.partition, one.segments.clone())));
+        for partition in &checkpoint.set_aside {
+            if let Some(topic) = self.topics.get_mut(&partition.incarnation) {
+                topic.is_set_aside = true;
+            }
+        }
         replay.known.clone_from(&checkpoint.known);
         for group in &checkpoint.groups {
             replay.note_group(group.clone());
@@ -70,7 +75,7 @@ impl Shard {
             Entry::GroupDeleted { partition, group } => {
                 replay.groups.remove(&(partition, group));
             }
-            Entry::LogMarks(_) | Entry::PartitionSegments(_) | Entry::KnownMessages(_) => {}
+            Entry::LogMarks(_) | Entry::PartitionSegments(_) | Entry::KnownMessages(_) | Entry::SetAside(_) => {}
         }
     }
 

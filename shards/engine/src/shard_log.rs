@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use hashbrown::HashMap;
 use ringmain_model::limit::{LOG_RETRY_MS, PROGRESS_LOG_MS};
-use ringmain_model::{GroupName, Incarnation, PartitionRef, Refusal, RefusalKind};
+use ringmain_model::{GroupName, HighWaterMark, Incarnation, PartitionRef, Refusal, RefusalKind};
 use ringmain_wal::{
     Completion, Effect as FileEffect, Entry, Failure, LogOutput, LogWriter, NotAdmitted, OperationId, SegmentsOutput,
     SegmentsWriter, Sequence, SlotOutput, SlotWriter,
@@ -30,6 +30,8 @@ pub(crate) enum Awaiting {
     Change { origin: Origin, incarnation: Incarnation },
     /// The beginning of a group: then it gives out messages.
     Begin { incarnation: Incarnation, group: GroupName, epoch: u64 },
+    /// A member that joined before its group was stored: it hears of the epoch that is then.
+    Join { to: Origin, incarnation: Incarnation, group: GroupName, high_water: HighWaterMark },
     /// An answer.
     Reply { to: Origin, reply: Reply },
 }
@@ -333,6 +335,12 @@ impl Shard {
                     found.list(incarnation, &mut self.listed_groups);
                 }
             }
+            Awaiting::Join { to, incarnation, group, high_water } => {
+                let found = self.living(incarnation).and_then(|topic| topic.groups.get(&group));
+                let gone = || Reply::Refused(Refusal::group_not_found(group.as_str()));
+                let reply = found.map_or_else(gone, |found| Reply::Joined { epoch: found.epoch(), high_water });
+                effects.push(Effect::Reply { to, reply });
+            }
             Awaiting::Reply { to, reply } => effects.push(Effect::Reply { to, reply }),
         }
     }
@@ -353,6 +361,7 @@ impl Shard {
                 Awaiting::Batch(_) | Awaiting::Begin { .. } => {}
                 Awaiting::Create { origin: to, .. }
                 | Awaiting::Change { origin: to, .. }
+                | Awaiting::Join { to, .. }
                 | Awaiting::Delete { origin: to, .. }
                 | Awaiting::Reply { to, .. } => effects.push(unknown(to)),
             }
@@ -374,10 +383,10 @@ impl Shard {
     ///
     /// # Errors
     /// The refusal, when it was not admitted; nothing was done.
-    pub(crate) fn log_entry(&mut self, entry: &Entry, awaiting: Awaiting) -> Result<(), Refusal> {
+    pub(crate) fn log_entry(&mut self, entry: &Entry, awaiting: Awaiting) -> Result<Sequence, Refusal> {
         self.close_logged_batches();
         match &mut self.log {
-            Some(log) => log.append(entry, Some(awaiting)).map(|_| ()),
+            Some(log) => log.append(entry, Some(awaiting)),
             None => Err(no_log()),
         }
     }
@@ -414,8 +423,8 @@ impl Shard {
         }
         if !log.writer.is_writing() {
             self.close_logged_batches();
-            self.log_progress(now);
-            self.go_on_with_checkpoint(now);
+            self.log_progress(now, effects);
+            self.go_on_with_checkpoint(now, effects);
             if let Some(log) = &mut self.log {
                 log.writer.turn_ended(&mut log.log_outputs);
             }
@@ -424,16 +433,16 @@ impl Shard {
     }
 
     /// Appends the progress of groups, if somebody waits for it or it is time.
-    fn log_progress(&mut self, now: Now) {
+    fn log_progress(&mut self, now: Now, effects: &mut Vec<Effect>) {
         let Some(log) = &mut self.log else { return };
         let is_due = log.progress_due_ms.is_some_and(|due_ms| due_ms <= now.monotonic_ms);
         if is_due || log.is_progress_urgent {
-            self.log_all_progress(now);
+            self.log_all_progress(now, effects);
         }
     }
 
     /// Appends the progress of groups that the log does not have; says whether it has all now.
-    pub(crate) fn log_all_progress(&mut self, now: Now) -> bool {
+    pub(crate) fn log_all_progress(&mut self, now: Now, effects: &mut Vec<Effect>) -> bool {
         let Some(log) = &mut self.log else { return false };
         (log.progress_due_ms, log.is_progress_urgent) = (None, false);
         for (incarnation, name) in std::mem::take(&mut log.unlogged_groups) {
@@ -448,10 +457,18 @@ impl Shard {
                         log.wait_for(sequence, Awaiting::Begin { incarnation, group: name, epoch });
                     }
                     for (to, reply) in group.take_answers() {
-                        log.wait_for(sequence, Awaiting::Reply { to, reply });
+                        let group = group.name.clone();
+                        let awaiting = match reply {
+                            Reply::Joined { high_water, .. } => Awaiting::Join { to, incarnation, group, high_water },
+                            reply => Awaiting::Reply { to, reply },
+                        };
+                        log.wait_for(sequence, awaiting);
                     }
                 }
-                Err(_) => {
+                Err(refusal) => {
+                    if refusal.kind == RefusalKind::StorageFull {
+                        group.refuse_answers(effects);
+                    }
                     log.unlogged_groups.push((incarnation, name));
                     log.progress_due_ms = Some(now.monotonic_ms + PROGRESS_LOG_MS);
                 }

@@ -91,7 +91,7 @@ impl Shard {
                     config: config.clone(),
                 };
                 let awaiting = Awaiting::Create { origin, placement: placement.clone(), incarnation };
-                self.log_entry(&Entry::TopicCreated(created), awaiting)
+                self.log_entry(&Entry::TopicCreated(created), awaiting).map(|_| ())
             }
             None => Ok(()),
         };
@@ -150,7 +150,7 @@ impl Shard {
             let awaiting = Awaiting::Delete { origin, placement, incarnation };
             let entry = Entry::TopicDeleted { incarnation, name: name.clone() };
             match self.log_entry(&entry, awaiting) {
-                Ok(()) => self.begin_end(name, incarnation, effects),
+                Ok(_) => self.begin_end(name, incarnation, effects),
                 Err(refusal) => effects.push(Effect::Reply { to: origin, reply: Reply::Refused(refusal) }),
             }
             return;
@@ -178,7 +178,7 @@ impl Shard {
                     Ok(()) if is_logged => {
                         let changed = TopicChanged { incarnation, name, partitions: 1, config: config.clone() };
                         let awaiting = Awaiting::Change { origin, incarnation };
-                        self.log_entry(&Entry::TopicChanged(changed), awaiting).map(|()| config)
+                        self.log_entry(&Entry::TopicChanged(changed), awaiting).map(|_| config)
                     }
                     Ok(()) => Ok(config),
                 }

@@ -1,7 +1,7 @@
 //! What a checkpoint says, and the envelope of a slot around it. Pure, on the core that owns the shard.
 
 use bytes::Bytes;
-use ringmain_model::ShardId;
+use ringmain_model::{PartitionRef, ShardId};
 
 use crate::effect::SlotName;
 use crate::entry::{self, Entry, EntryDamage, GroupProgress, KnownMessages, LogMarks, TopicCreated};
@@ -32,6 +32,8 @@ pub struct Checkpoint {
     pub segments: Vec<PartitionSegments>,
     /// Messages that were named by their publishers.
     pub known: Vec<KnownMessages>,
+    /// Partitions that damage has cut.
+    pub set_aside: Vec<PartitionRef>,
 }
 
 impl Checkpoint {
@@ -46,6 +48,7 @@ impl Checkpoint {
             groups: Vec::new(),
             segments: Vec::new(),
             known: Vec::new(),
+            set_aside: Vec::new(),
         }
     }
 }
@@ -66,10 +69,10 @@ pub enum SlotDamage {
     #[error("the checkpoint slot is damaged")]
     Damaged,
     /// A whole slot of a newer version.
-    #[error("the checkpoint slot has version {0}, this program reads version {SLOT_VERSION}")]
+    #[error("it was written by a newer program (version {0}, this one reads {SLOT_VERSION}): start that one")]
     Newer(u32),
     /// A whole slot of another shard.
-    #[error("the checkpoint slot belongs to shard {}", .0.0)]
+    #[error("it belongs to shard {}", .0.0)]
     Foreign(ShardId),
 }
 
@@ -86,6 +89,7 @@ pub fn encode_slot(shard: ShardId, sequence: u64, checkpoint: &Checkpoint) -> Ve
         + checkpoint.marks.len()
         + checkpoint.groups.len()
         + checkpoint.known.len()
+        + checkpoint.set_aside.len()
         + lists().count();
     let position = &checkpoint.position;
     let mut out = Vec::with_capacity(FIXED_BYTES + 8 * checkpoint.held.len() + 128 * count);
@@ -108,8 +112,9 @@ pub fn encode_slot(shard: ShardId, sequence: u64, checkpoint: &Checkpoint) -> Ve
     let topics = checkpoint.topics.iter().cloned().map(Entry::TopicCreated);
     let marks = checkpoint.marks.iter().copied().map(Entry::LogMarks);
     let groups = checkpoint.groups.iter().cloned().map(Entry::GroupProgress);
+    let set_aside = checkpoint.set_aside.iter().copied().map(Entry::SetAside);
     let known = checkpoint.known.iter().cloned().map(Entry::KnownMessages);
-    for content in topics.chain(marks).chain(groups).chain(known) {
+    for content in topics.chain(marks).chain(groups).chain(known).chain(set_aside) {
         // None of these shares bytes, so nothing is left to append.
         let _ = entry::encode(&content, &mut out);
     }
@@ -172,6 +177,7 @@ fn read_slot(shard: ShardId, slot: &Bytes) -> Result<Option<SlotContent>, SlotDa
                     Entry::LogMarks(marks) => checkpoint.marks.push(marks),
                     Entry::GroupProgress(progress) => checkpoint.groups.push(progress),
                     Entry::KnownMessages(known) => checkpoint.known.push(known),
+                    Entry::SetAside(partition) => checkpoint.set_aside.push(partition),
                     Entry::PartitionSegments(segments) => {
                         if !add_segments(&mut checkpoint.segments, segments) {
                             return Ok(None);
@@ -234,7 +240,7 @@ pub enum SlotsRefused {
     #[error("both checkpoint slots are damaged: look at them with `ringmain inspect`, restore one from a copy")]
     BothDamaged,
     /// One was written by a newer program or belongs to another shard.
-    #[error("checkpoint slot {0:?}: {1}")]
+    #[error("checkpoint slot {0:?}: {1}; nothing was changed")]
     Slot(SlotName, SlotDamage),
 }
 

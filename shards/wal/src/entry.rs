@@ -26,6 +26,7 @@ pub(crate) const KIND_GROUP_DELETED: u8 = 6;
 pub(crate) const KIND_LOG_MARKS: u8 = 7;
 pub(crate) const KIND_PARTITION_SEGMENTS: u8 = 8;
 pub(crate) const KIND_KNOWN_MESSAGES: u8 = 9;
+pub(crate) const KIND_SET_ASIDE: u8 = 10;
 
 /// Bytes of one known message.
 pub(crate) const KNOWN_MESSAGE_BYTES: usize = 40;
@@ -61,6 +62,8 @@ pub enum Entry {
     PartitionSegments(PartitionSegments),
     /// Messages of a partition that were named by their publishers. In checkpoints only.
     KnownMessages(KnownMessages),
+    /// A partition that damage has cut, so that nobody knows which offsets are free: it is read only. In checkpoints only.
+    SetAside(PartitionRef),
 }
 
 /// The start of a topic's life.
@@ -178,7 +181,9 @@ pub enum EntryDamage {
 pub(crate) enum EntryClass {
     /// It adds messages: refused while only the reserve is left.
     Records,
-    /// It frees, settles or configures.
+    /// It settles what was given out: a half of the reserve is not for it, so that a delete still finds room.
+    Progress,
+    /// It frees or configures.
     Upkeep,
 }
 
@@ -186,6 +191,7 @@ impl Entry {
     pub(crate) fn class(&self) -> EntryClass {
         match self {
             Self::Records(_) => EntryClass::Records,
+            Self::GroupProgress(_) => EntryClass::Progress,
             _ => EntryClass::Upkeep,
         }
     }
@@ -216,6 +222,7 @@ impl Entry {
             Self::LogMarks(marks) => Some(marks.partition),
             Self::PartitionSegments(segments) => Some(segments.partition),
             Self::KnownMessages(known) => Some(known.partition),
+            Self::SetAside(partition) => Some(*partition),
             Self::TopicCreated(_) | Self::TopicChanged(_) | Self::TopicDeleted { .. } => None,
         }
     }

@@ -207,7 +207,12 @@ impl LogWriter {
 
     /// Makes sure that the segment at hand has room for `alone` bytes and that entries of `class` may use it.
     fn find_segment(&mut self, class: EntryClass, alone: u64, out: &mut Vec<LogOutput>) -> Result<(), NotAdmitted> {
-        let reserve = usize::from(class == EntryClass::Records);
+        // The last segment made ahead is for the next start, should it find the disk full; a start that finds no other may
+        // use it. The one before is for what frees and settles.
+        let reserve = match class {
+            EntryClass::Records => 2,
+            EntryClass::Progress | EntryClass::Upkeep => usize::from(self.active.is_some()),
+        };
         if self.is_open_unused() && !self.fits_active(alone) {
             let front = self.preparer.ready.front().copied();
             let is_small = front.is_some_and(|front| BLOCK_BYTES + alone > front.bytes);
@@ -221,11 +226,17 @@ impl LogWriter {
                 return Err(self.preparer.why_no_room());
             }
             self.roll(out);
-        } else if self.preparer.ready.len() < reserve {
-            // The segment at hand is the last one, which is the reserve.
+        } else if class == EntryClass::Records && self.preparer.ready.len() < 2 {
+            // The segment at hand is the reserve.
+            return Err(self.preparer.why_no_room());
+        } else if class == EntryClass::Progress && self.preparer.ready.len() < 2 && self.is_half_full() {
             return Err(self.preparer.why_no_room());
         }
         Ok(())
+    }
+
+    fn is_half_full(&self) -> bool {
+        self.active.is_some_and(|(segment, position)| position + self.open.bytes_with(0) as u64 > segment.bytes / 2)
     }
 
     /// Goes on in the next segment that was made ahead.
@@ -379,8 +390,8 @@ impl LogWriter {
     /// Whether a small message would find a segment now.
     #[must_use]
     pub fn has_room_for_records(&self) -> bool {
-        let reserve = usize::from(!self.fits_active(BLOCK_BYTES));
-        self.poison.is_none() && self.preparer.ready.len() > reserve
+        let reserve = if self.fits_active(BLOCK_BYTES) { 2 } else { 3 };
+        self.poison.is_none() && self.preparer.ready.len() >= reserve
     }
 
     /// Bytes that the allocated segments still take, the reserve included.

@@ -203,6 +203,10 @@ pub(super) enum EntryView {
         partition: PartitionView,
         segments: Vec<StoredView>,
     },
+    SetAside {
+        #[serde(flatten)]
+        partition: PartitionView,
+    },
     KnownMessages {
         #[serde(flatten)]
         partition: PartitionView,
@@ -289,6 +293,7 @@ impl From<&Entry> for EntryView {
             }
             Entry::LogMarks(marks) => marks.into(),
             Entry::PartitionSegments(stored) => stored.into(),
+            Entry::SetAside(partition) => Self::SetAside { partition: (*partition).into() },
             Entry::KnownMessages(known) => Self::KnownMessages {
                 partition: known.partition.into(),
                 count: known.messages.len(),
@@ -332,6 +337,7 @@ impl fmt::Display for EntryView {
             Self::LogMarks { partition, log_start, log_end } => {
                 write!(to, "log marks       {partition}, starts at {log_start}, ends before {log_end}")
             }
+            Self::SetAside { partition } => write!(to, "set aside       {partition}"),
             Self::KnownMessages { partition, count, .. } => {
                 write!(to, "message ids     {partition}, {count} remembered")
             }

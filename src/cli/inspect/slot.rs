@@ -63,7 +63,8 @@ fn of(shard: ShardId, content: &SlotContent, is_verbose: bool) -> SlotView {
         let groups = checkpoint.groups.iter().map(EntryView::from);
         let stored = checkpoint.segments.iter().map(EntryView::from);
         let known = checkpoint.known.iter().map(|known| EntryView::from(&Entry::KnownMessages(known.clone())));
-        topics.chain(marks).chain(groups).chain(stored).chain(known).collect()
+        let set_aside = checkpoint.set_aside.iter().map(|partition| EntryView::from(&Entry::SetAside(*partition)));
+        topics.chain(marks).chain(groups).chain(stored).chain(known).chain(set_aside).collect()
     });
     SlotView {
         sequence: content.sequence,

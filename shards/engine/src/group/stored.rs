@@ -1,12 +1,12 @@
 //! What is stored of a group, and a group as it was stored. Decisions alone, on the core that owns the topic.
 
 use ringmain_model::limit::GROUP_PENDING_MAX;
-use ringmain_model::{Offset, PartitionRef, TopicConfig};
+use ringmain_model::{Offset, PartitionRef, Refusal, RefusalKind, TopicConfig};
 use ringmain_wal::GroupProgress;
 
 use super::{Group, Pending};
 use crate::acked::Acked;
-use crate::command::{Origin, Reply};
+use crate::command::{Effect, Origin, Reply};
 
 impl Group {
     /// The group as a crash would leave it, had the log this. First attempts are not stored: a message that was given out once
@@ -46,7 +46,6 @@ impl Group {
     /// A new group of a logged topic, which gives out nothing before it is stored.
     pub(crate) fn unbegun(mut self) -> Self {
         self.is_begun = false;
-        self.is_changed = true;
         self
     }
 
@@ -90,6 +89,18 @@ impl Group {
         std::mem::take(&mut self.answers)
     }
 
+    /// There is no room in the log for what happened: who waits for that is told, and a group that has not begun has nobody.
+    pub(crate) fn refuse_answers(&mut self, effects: &mut Vec<Effect>) {
+        for (to, reply) in self.take_answers() {
+            if matches!(reply, Reply::Joined { .. }) {
+                self.leave(to);
+            }
+            effects.push(Effect::Reply { to, reply: Reply::Refused(not_stored()) });
+        }
+        let pulls = self.take_pulls_unbegun().into_iter();
+        effects.extend(pulls.map(|to| Effect::Reply { to, reply: Reply::Refused(not_stored()) }));
+    }
+
     /// The fetches of a group that will never begin.
     pub(crate) fn take_pulls_unbegun(&mut self) -> Vec<Origin> {
         if self.is_begun { Vec::new() } else { self.take_pulls() }
@@ -113,4 +124,11 @@ impl Group {
         self.is_changed = true;
         lost
     }
+}
+
+fn not_stored() -> Refusal {
+    Refusal::new(
+        RefusalKind::StorageFull,
+        "the disk is full: what was done holds until the broker ends, and a crash may take it back; make room or delete topics, and do it again",
+    )
 }

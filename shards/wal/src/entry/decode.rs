@@ -8,8 +8,8 @@ use ringmain_model::{
 use crate::batch::{Damage, RecordBatch};
 use crate::entry::{
     ENTRY_FIXED_BYTES, Entry, EntryDamage, GroupProgress, KIND_GROUP_DELETED, KIND_GROUP_PROGRESS, KIND_KNOWN_MESSAGES,
-    KIND_LOG_MARKS, KIND_PARTITION_SEGMENTS, KIND_RECORDS, KIND_TOPIC_CHANGED, KIND_TOPIC_CREATED, KIND_TOPIC_DELETED,
-    KNOWN_MESSAGE_BYTES, KnownMessage, KnownMessages, LogMarks, TopicChanged, TopicCreated,
+    KIND_LOG_MARKS, KIND_PARTITION_SEGMENTS, KIND_RECORDS, KIND_SET_ASIDE, KIND_TOPIC_CHANGED, KIND_TOPIC_CREATED,
+    KIND_TOPIC_DELETED, KNOWN_MESSAGE_BYTES, KnownMessage, KnownMessages, LogMarks, TopicChanged, TopicCreated,
 };
 use crate::fields::Fields;
 use crate::topic::{PartitionSegments, SEGMENT_FIXED_BYTES, TopicSegment};
@@ -35,6 +35,7 @@ pub(crate) fn decode(bytes: &Bytes) -> Result<(Entry, usize), EntryDamage> {
         KIND_GROUP_PROGRESS => progress(&mut fields).map(Entry::GroupProgress),
         KIND_GROUP_DELETED => group_deleted(&mut fields),
         KIND_LOG_MARKS => log_marks(&mut fields).map(Entry::LogMarks),
+        KIND_SET_ASIDE => partition(&mut fields).map(Entry::SetAside),
         KIND_KNOWN_MESSAGES => known_messages(&mut fields).map(Entry::KnownMessages),
         KIND_PARTITION_SEGMENTS => segments(&mut fields).map(Entry::PartitionSegments),
         _ => return Err(EntryDamage::Newer),

@@ -5,8 +5,8 @@ use ringmain_model::{PartitionRef, Storage, TopicConfig};
 
 use crate::entry::{
     ENTRY_FIXED_BYTES, Entry, GroupProgress, KIND_GROUP_DELETED, KIND_GROUP_PROGRESS, KIND_KNOWN_MESSAGES,
-    KIND_LOG_MARKS, KIND_PARTITION_SEGMENTS, KIND_RECORDS, KIND_TOPIC_CHANGED, KIND_TOPIC_CREATED, KIND_TOPIC_DELETED,
-    KNOWN_MESSAGE_BYTES,
+    KIND_LOG_MARKS, KIND_PARTITION_SEGMENTS, KIND_RECORDS, KIND_SET_ASIDE, KIND_TOPIC_CHANGED, KIND_TOPIC_CREATED,
+    KIND_TOPIC_DELETED, KNOWN_MESSAGE_BYTES,
 };
 use crate::fields::{length32, put_text};
 use crate::topic::TopicSegment;
@@ -27,6 +27,7 @@ pub(crate) fn encoded_bytes(entry: &Entry) -> usize {
         }
         Entry::GroupDeleted { group, .. } => PARTITION_BYTES + 2 + group.as_str().len(),
         Entry::LogMarks(_) => PARTITION_BYTES + 8 + 8,
+        Entry::SetAside(_) => PARTITION_BYTES,
         Entry::KnownMessages(known) => PARTITION_BYTES + 4 + KNOWN_MESSAGE_BYTES * known.messages.len(),
         Entry::PartitionSegments(one) => return segments_bytes(&one.segments),
     };
@@ -45,6 +46,7 @@ pub(crate) fn encode(entry: &Entry, out: &mut Vec<u8>) -> Option<Bytes> {
         Entry::GroupDeleted { .. } => KIND_GROUP_DELETED,
         Entry::LogMarks(_) => KIND_LOG_MARKS,
         Entry::KnownMessages(_) => KIND_KNOWN_MESSAGES,
+        Entry::SetAside(_) => KIND_SET_ASIDE,
         Entry::PartitionSegments(one) => {
             put_segments(out, one.partition, &one.segments);
             return None;
@@ -81,6 +83,7 @@ pub(crate) fn encode(entry: &Entry, out: &mut Vec<u8>) -> Option<Bytes> {
             out.extend_from_slice(&marks.log_start.0.to_le_bytes());
             out.extend_from_slice(&marks.log_end.0.to_le_bytes());
         }
+        Entry::SetAside(partition) => put_partition(out, *partition),
         Entry::KnownMessages(known) => {
             put_partition(out, known.partition);
             out.extend_from_slice(&length32(known.messages.len()).to_le_bytes());

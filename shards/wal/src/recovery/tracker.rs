@@ -62,7 +62,8 @@ impl Tracker {
             | Entry::TopicChanged(_)
             | Entry::LogMarks(_)
             | Entry::PartitionSegments(_)
-            | Entry::KnownMessages(_) => match entry.partition() {
+            | Entry::KnownMessages(_)
+            | Entry::SetAside(_) => match entry.partition() {
                 Some(partition) if self.quarantined.contains(&partition) => Verdict::Withhold(None),
                 _ => Verdict::Replay,
             },

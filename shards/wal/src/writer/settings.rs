@@ -15,7 +15,7 @@ pub struct LogSettings {
     pub segment_bytes_first: u64,
     /// Size to which segments grow, doubling each time one is full; whole blocks.
     pub segment_bytes_max: u64,
-    /// Segments made ahead, at least 2: the last one is the reserve.
+    /// Segments made ahead, at least 3: one is the reserve for what frees and settles, one is for the next start.
     pub segments_ahead: usize,
     /// Segments in all that may be there before a checkpoint releases some; above, records are answered busy.
     pub segments_max: usize,
@@ -36,7 +36,7 @@ impl LogSettings {
             epoch,
             segment_bytes_first: 4 << 20,
             segment_bytes_max: 64 << 20,
-            segments_ahead: 2,
+            segments_ahead: 3,
             segments_max: 16,
             batch_bytes_max: 1 << 20,
             waiting_batches_max: 4,
@@ -50,8 +50,8 @@ impl LogSettings {
         assert!(self.segment_bytes_first >= 2 * BLOCK_BYTES && self.fill_bytes > 0, "a segment has room for a batch");
         assert!(self.segment_bytes_first <= self.segment_bytes_max, "segments grow, they do not shrink");
         assert!(
-            self.segments_ahead >= 2 && self.segments_max > self.segments_ahead,
-            "one segment ahead is the reserve"
+            self.segments_ahead >= 3 && self.segments_max > self.segments_ahead,
+            "of the segments ahead two are reserves"
         );
         assert!(self.waiting_batches_max > 0 && self.batch_bytes_max > 0, "a batch can wait");
     }
