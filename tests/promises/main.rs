@@ -13,12 +13,14 @@
 
 mod broker;
 mod chance;
+mod data_directory;
 mod deadline;
 mod events;
 mod http;
 mod plenty;
 mod proxy;
 mod reader;
+mod wal_disks;
 mod websocket;
 
 mod arrays_are_no_objects;
@@ -89,6 +91,14 @@ mod topic_deletion;
 mod topics;
 mod unread_answers;
 mod waiting_fetches_and_lanes;
+mod wal_damage_log;
+mod wal_damage_segments;
+mod wal_damage_slots;
+mod wal_directory;
+mod wal_directory_messages;
+mod wal_disk_fails;
+mod wal_full_disk;
+mod wal_slow_disk;
 mod worker_comes_back;
 mod ws_frames;
 mod ws_handshake;
