@@ -3,89 +3,23 @@
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 
-use ringmain_driver::{DriverConfig, processor};
+use ringmain_driver::{DriverConfig, StorageConfig, processor};
 use ringmain_model::limit::{
     BODY_BYTES_DEFAULT, BODY_BYTES_MAX, CONNECTIONS_PER_CORE_DEFAULT, CONNECTIONS_PER_CORE_MAX, CORES_MAX,
-    LANE_REQUESTS_DEFAULT, LANE_REQUESTS_MAX, MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX, RETENTION_MESSAGES_DEFAULT,
-    RETENTION_MESSAGES_MAX, SHARD_MEMORY_BYTES_DEFAULT,
+    LANE_REQUESTS_DEFAULT, LANE_REQUESTS_MAX, RETENTION_MESSAGES_DEFAULT, RETENTION_MESSAGES_MAX,
+    SHARD_MEMORY_BYTES_DEFAULT,
 };
 
+use self::storage::StorageChoice;
 use crate::front::http::OriginPolicy;
 use crate::front::{FrontSettings, is_local_only};
 
+mod flags;
+mod storage;
 #[cfg(test)]
 mod tests;
 
-/// What the command line gave for `ringmain serve`: text, unchecked.
-#[derive(Clone, Debug, Default, clap::Args)]
-pub(crate) struct ServeFlags {
-    /// Address to listen on [environment: RINGMAIN_BIND; default: 127.0.0.1]
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) bind: Option<String>,
-    /// Port to listen on, 0 for a free one [environment: SERVER_PORT; default: 8080]
-    #[arg(long, short, value_name = "PORT")]
-    pub(crate) port: Option<String>,
-    /// Loops, each pinned to a processor [environment: RINGMAIN_CORES; default: one per allowed processor]
-    #[arg(long, value_name = "COUNT")]
-    pub(crate) cores: Option<String>,
-    /// Shards that topics are spread over [environment: RINGMAIN_SHARDS; default: one per core]
-    #[arg(long, value_name = "COUNT")]
-    pub(crate) shards: Option<String>,
-    /// Messages that a memory topic keeps [environment: MAX_MESSAGE_RETENTION; default: 1000]
-    #[arg(long, value_name = "MESSAGES")]
-    pub(crate) retention: Option<String>,
-    /// Bytes of records that memory topics may keep in all [environment: RINGMAIN_MEMORY_BYTES; default: 1 GiB per shard]
-    #[arg(long, value_name = "BYTES")]
-    pub(crate) memory_bytes: Option<String>,
-    /// Bytes of one message [environment: RINGMAIN_MAX_MESSAGE_BYTES; default: 1048576]
-    #[arg(long, value_name = "BYTES")]
-    pub(crate) max_message_bytes: Option<String>,
-    /// Bytes of one request's body [environment: RINGMAIN_MAX_BODY_BYTES; default: 16777216]
-    #[arg(long, value_name = "BYTES")]
-    pub(crate) max_body_bytes: Option<String>,
-    /// Connections in all [environment: RINGMAIN_MAX_CONNECTIONS; default: 65536 per core]
-    #[arg(long, value_name = "COUNT")]
-    pub(crate) max_connections: Option<String>,
-    /// Requests that may wait between two cores [environment: RINGMAIN_LANE_REQUESTS; default: 1024]
-    #[arg(long, value_name = "COUNT")]
-    pub(crate) lane_requests: Option<String>,
-    /// Time for a request's head [environment: RINGMAIN_HEADER_TIMEOUT_MS; default: 10000]
-    #[arg(long, value_name = "MS")]
-    pub(crate) header_timeout_ms: Option<String>,
-    /// Time within which a body makes progress [environment: RINGMAIN_BODY_TIMEOUT_MS; default: 10000]
-    #[arg(long, value_name = "MS")]
-    pub(crate) body_timeout_ms: Option<String>,
-    /// Time that a connection may be idle [environment: RINGMAIN_IDLE_TIMEOUT_MS; default: 75000]
-    #[arg(long, value_name = "MS")]
-    pub(crate) idle_timeout_ms: Option<String>,
-    /// Time that a peer may leave an answer untaken [environment: RINGMAIN_WRITE_TIMEOUT_MS; default: 30000]
-    #[arg(long, value_name = "MS")]
-    pub(crate) write_timeout_ms: Option<String>,
-    /// Time between signs of life to a subscriber [environment: RINGMAIN_HEARTBEAT_MS; default: 15000]
-    #[arg(long, value_name = "MS")]
-    pub(crate) heartbeat_ms: Option<String>,
-    /// Time after which subscribers come back [environment: RINGMAIN_RETRY_MS; default: 2000]
-    #[arg(long, value_name = "MS")]
-    pub(crate) retry_ms: Option<String>,
-    /// Time that going down may take [environment: RINGMAIN_DRAIN_TIMEOUT_MS; default: 10000]
-    #[arg(long, value_name = "MS")]
-    pub(crate) drain_timeout_ms: Option<String>,
-    /// Web origins that may use the broker, or * [environment: RINGMAIN_CORS_ORIGINS; default: loopback]
-    #[arg(long, value_name = "ORIGINS")]
-    pub(crate) cors_origins: Option<String>,
-    /// Offer /debug/ws-echo, which sends back what comes over WebSocket: for conformance suites
-    #[arg(long)]
-    pub(crate) ws_echo: bool,
-    /// memory is the only storage of this version [environment: STORAGE_MODE]
-    #[arg(long, value_name = "MODE")]
-    pub(crate) storage: Option<String>,
-    /// debug, info, warn or error [environment: LOG_LEVEL; default: info]
-    #[arg(long, value_name = "LEVEL")]
-    pub(crate) log_level: Option<String>,
-    /// text or json [environment: RINGMAIN_LOG_FORMAT; default: text]
-    #[arg(long, value_name = "FORMAT")]
-    pub(crate) log_format: Option<String>,
-}
+pub(crate) use flags::ServeFlags;
 
 /// A setting that cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -179,11 +113,10 @@ impl Sources<'_> {
 
     /// Resolves all settings.
     pub(crate) fn resolve(&self, flags: &ServeFlags) -> Result<ServeSettings, ConfigError> {
-        let storage = key("storage", "STORAGE_MODE");
-        if self.word(flags.storage.as_ref(), storage, &[("memory", false), ("wal", true)], false)? {
-            let (key, value) = self.text(flags.storage.as_ref(), storage).unwrap_or_default();
-            let fix = "this version keeps topics in memory only: set it to memory, or leave it out".to_owned();
-            return Err(ConfigError { key, value, fix });
+        let mut storage = self.storage(flags)?;
+        let message_bytes_max = self.message_bytes(flags, &storage)?;
+        if let Some(config) = &mut storage.config {
+            config.message_bytes_max = message_bytes_max;
         }
         let bind = self.bind(flags)?;
         let levels = [
@@ -194,8 +127,8 @@ impl Sources<'_> {
         ];
         let formats = [("text", LogFormat::Text), ("json", LogFormat::Json)];
         Ok(ServeSettings {
-            front: self.front(flags, bind)?,
-            driver: self.driver(flags, bind)?,
+            front: self.front(flags, bind, &storage)?,
+            driver: self.driver(flags, bind, storage.config)?,
             log_level: self.word(
                 flags.log_level.as_ref(),
                 key("log-level", "LOG_LEVEL"),
@@ -225,7 +158,12 @@ impl Sources<'_> {
         }
     }
 
-    fn driver(&self, flags: &ServeFlags, bind: IpAddr) -> Result<DriverConfig, ConfigError> {
+    fn driver(
+        &self,
+        flags: &ServeFlags,
+        bind: IpAddr,
+        storage: Option<StorageConfig>,
+    ) -> Result<DriverConfig, ConfigError> {
         let processors =
             std::thread::available_parallelism().map_or(1, usize::from).min(processor::allowed().len().max(1));
         let cores_max = CORES_MAX as u64;
@@ -267,6 +205,7 @@ impl Sources<'_> {
             shard_memory_bytes_max: memory / shards,
             write_timeout_ms: self.milliseconds(flags.write_timeout_ms.as_ref(), write_timeout_ms, 30_000)?,
             drain_timeout_ms: self.milliseconds(flags.drain_timeout_ms.as_ref(), drain_timeout_ms, 10_000)?,
+            storage,
         })
     }
 
@@ -274,8 +213,7 @@ impl Sources<'_> {
         self.number(flag, key, 10..=86_400_000, default)
     }
 
-    fn front(&self, flags: &ServeFlags, bind: IpAddr) -> Result<FrontSettings, ConfigError> {
-        let message_bytes = key("max-message-bytes", "RINGMAIN_MAX_MESSAGE_BYTES");
+    fn front(&self, flags: &ServeFlags, bind: IpAddr, storage: &StorageChoice) -> Result<FrontSettings, ConfigError> {
         let body_bytes = key("max-body-bytes", "RINGMAIN_MAX_BODY_BYTES");
         let retention = key("retention", "MAX_MESSAGE_RETENTION");
         let header_timeout_ms = key("header-timeout-ms", "RINGMAIN_HEADER_TIMEOUT_MS");
@@ -290,12 +228,7 @@ impl Sources<'_> {
             idle_timeout_ms: self.milliseconds(flags.idle_timeout_ms.as_ref(), idle_timeout_ms, 75_000)?,
             heartbeat_ms: self.milliseconds(flags.heartbeat_ms.as_ref(), heartbeat_ms, 15_000)?,
             retry_ms: u32::try_from(retry_ms).unwrap_or(u32::MAX),
-            message_bytes_max: size(self.number(
-                flags.max_message_bytes.as_ref(),
-                message_bytes,
-                1..=MESSAGE_BYTES_MAX as u64,
-                MESSAGE_BYTES_DEFAULT as u64,
-            )?),
+            message_bytes_max: self.message_bytes(flags, storage)?,
             body_bytes_max: size(self.number(
                 flags.max_body_bytes.as_ref(),
                 body_bytes,
@@ -308,6 +241,8 @@ impl Sources<'_> {
                 1..=RETENTION_MESSAGES_MAX,
                 RETENTION_MESSAGES_DEFAULT,
             )?,
+            storage: storage.default,
+            has_directory: storage.config.is_some(),
             ws_echo: flags.ws_echo,
             origins: self.origins(flags, bind)?,
         })

@@ -4,6 +4,8 @@ pub(crate) mod http;
 
 use std::net::IpAddr;
 
+use ringmain_model::Storage;
+
 use self::http::OriginPolicy;
 
 /// What all fronts of a broker are told.
@@ -23,8 +25,12 @@ pub(crate) struct FrontSettings {
     pub(crate) message_bytes_max: usize,
     /// Bytes of a request's body.
     pub(crate) body_bytes_max: usize,
-    /// Messages that a topic keeps unless it says otherwise.
+    /// Messages that a memory topic keeps unless it says otherwise.
     pub(crate) retention_messages: u64,
+    /// Where a topic keeps its messages unless it says.
+    pub(crate) storage: Storage,
+    /// There is a data directory, so that topics can be logged.
+    pub(crate) has_directory: bool,
     /// `/debug/ws-echo` is there.
     pub(crate) ws_echo: bool,
     /// Which web pages may use the broker.

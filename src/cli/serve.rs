@@ -25,6 +25,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
         Err(error) => tracing::warn!(%error, "cannot raise the limit on descriptors"),
     }
     let ServeSettings { driver, front, .. } = settings;
+    let storage = front.storage.as_str();
     let front = Arc::new(front);
     let signals = Signals::new([SIGTERM, SIGINT])
         .map_err(|error| Failure::Failed(format!("cannot watch for signals: {error}")))?;
@@ -34,7 +35,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<(), Failure> {
     if !is_local_only(address.ip()) {
         tracing::warn!(%address, "the broker is open to the network without tokens: everyone who reaches it may do everything");
     }
-    tracing::info!(%address, cores = driver.cores, shards = driver.shards, storage = "memory", version = env!("CARGO_PKG_VERSION"), "listening");
+    tracing::info!(%address, cores = driver.cores, shards = broker.shards(), storage, version = env!("CARGO_PKG_VERSION"), "listening");
     watch(signals, &broker);
     broker.wait().map_err(|error| Failure::Failed(error.to_string()))?;
     tracing::info!("ended");

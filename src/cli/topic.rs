@@ -25,6 +25,9 @@ enum TopicCommand {
         /// Bytes that it keeps
         #[arg(long, value_name = "BYTES")]
         max_bytes: Option<u64>,
+        /// Where it keeps them: memory or wal; as the broker is set unless given
+        #[arg(long, value_name = "MODE")]
+        storage: Option<String>,
         #[command(flatten)]
         shared: SharedFlags,
     },
@@ -60,7 +63,7 @@ pub(super) struct SharedFlags {
 
 pub(super) fn run(flags: &TopicFlags) -> Result<(), Failure> {
     match &flags.command {
-        TopicCommand::Create { name, max_messages, max_bytes, shared } => {
+        TopicCommand::Create { name, max_messages, max_bytes, storage, shared } => {
             let mut retention = serde_json::Map::new();
             for (field, value) in [("max_messages", max_messages), ("max_bytes", max_bytes)] {
                 if let Some(value) = value {
@@ -68,6 +71,9 @@ pub(super) fn run(flags: &TopicFlags) -> Result<(), Failure> {
                 }
             }
             let mut body = json!({ "name": name });
+            if let Some(storage) = storage {
+                body["storage"] = json!(storage);
+            }
             if !retention.is_empty() {
                 body["retention"] = Value::Object(retention);
             }

@@ -14,6 +14,7 @@
 mod broker;
 mod chance;
 mod data_directory;
+mod stored_directory;
 mod deadline;
 mod events;
 mod http;

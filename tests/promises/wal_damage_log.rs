@@ -3,7 +3,7 @@
 
 use crate::broker::Broker;
 use crate::chance::{Chance, scaled};
-use crate::data_directory::{Batch, Bytes, DataDirectory, Everything};
+use crate::stored_directory::{Batch, Bytes, DataDirectory, Everything};
 use crate::deadline::wait_until;
 use std::collections::BTreeMap;
 

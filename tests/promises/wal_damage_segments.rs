@@ -1,7 +1,7 @@
 //! Promise: what is damaged in a topic's segments is told as a gap and logged; the rest of the topic, and all other topics, are served.
 
 use crate::broker::Broker;
-use crate::data_directory::{Bytes, DataDirectory, Everything};
+use crate::stored_directory::{Bytes, DataDirectory, Everything};
 use crate::deadline::wait_until;
 use crate::http::Connection;
 use std::fs;

@@ -1,7 +1,7 @@
 //! Promise: one damaged checkpoint costs nothing; two refuse to start, say how to look at them, and change nothing. So does whatever a newer
 //! program wrote. Files that are none of the broker's are left alone.
 
-use crate::data_directory::{Bytes, DataDirectory};
+use crate::stored_directory::{Bytes, DataDirectory};
 use crate::deadline::wait_until;
 use serde_json::json;
 use std::fs;

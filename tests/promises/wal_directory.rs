@@ -2,7 +2,7 @@
 //! refused by name with the cure. It needs no privileges.
 
 use crate::broker::{Broker, Folder};
-use crate::data_directory::{DataDirectory, expect_refusal, serve, serve_by};
+use crate::stored_directory::{DataDirectory, expect_refusal, serve, serve_by};
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};

@@ -1,7 +1,7 @@
 //! Promise: messages of the largest size are stored from the first moment on a fresh directory; the limit may be raised as far as the log can
 //! hold a message, and no further.
 
-use crate::data_directory::{DataDirectory, expect_refusal, serve};
+use crate::stored_directory::{DataDirectory, expect_refusal, serve};
 use crate::deadline::wait_until;
 use crate::http::request_bytes;
 use std::thread;

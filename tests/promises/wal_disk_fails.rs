@@ -2,7 +2,7 @@
 //! is not ready and says why; and the next start has all that was answered.
 
 use crate::broker::{Broker, topic_path};
-use crate::data_directory::{BLOCK, DataDirectory};
+use crate::stored_directory::{BLOCK, DataDirectory};
 use crate::deadline::wait_until;
 use crate::wal_disks::{Disk, FileSystem, in_own_mounts};
 use serde_json::json;

@@ -2,7 +2,7 @@
 //! on; writing goes on by itself when there is room, without a restart; and the broker starts on a full disk.
 
 use crate::broker::{Broker, topic_path};
-use crate::data_directory::DataDirectory;
+use crate::stored_directory::DataDirectory;
 use crate::deadline::wait_until;
 use crate::http::Response;
 use crate::wal_disks::{Disk, FileSystem, in_own_mounts};

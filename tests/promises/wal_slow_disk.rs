@@ -2,7 +2,7 @@
 //! reads go on; and all who waited are answered once the disk answers.
 
 use crate::broker::topic_path;
-use crate::data_directory::DataDirectory;
+use crate::stored_directory::DataDirectory;
 use crate::deadline::{growth_during, wait_until};
 use crate::http::{Connection, request_bytes};
 use crate::wal_disks::{Disk, FileSystem, in_own_mounts};

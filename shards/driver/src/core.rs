@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hashbrown::HashMap;
-use ringmain_engine::{Effect, Event as ShardEvent, Now, Shard};
+use ringmain_engine::{Effect, Event as ShardEvent, Now, Shard, StorageState};
 use ringmain_model::limit::{LISTEN_BACKLOG, TURN_BUNDLES_MAX, TURN_EVENTS_MAX};
-use ringmain_model::{CoreId, PartitionRef};
-use ringmain_uring::{Error as RingError, ListenerId, Ring};
+use ringmain_model::{CoreId, PartitionRef, ShardId};
+use ringmain_uring::{Error as RingError, Event, ListenerId, LockGuard, Ring};
+use ringmain_wal::{Completion, Effect as FileEffect, OperationId};
 use slotmap::SlotMap;
 
 use crate::clock::Clock;
@@ -19,11 +20,14 @@ use crate::lane::{Bed, LaneItem, Lanes};
 use crate::membership::{Membership, MembershipKey};
 use crate::placement::PlacementTable;
 use crate::report::CoreCounters;
+use crate::storage::{Disk, Done};
 use crate::timers::Timers;
 use crate::window::{Cursor, CursorKey, Window, WindowKey, WindowLimits};
 
 /// Rounds that one turn gives to what a core says to itself before it looks at the kernel again.
 const LOCAL_ROUNDS_MAX: usize = 8;
+/// Rounds that one turn gives to what comes of file effects at once before it looks at the kernel again.
+const DISK_ROUNDS_MAX: usize = 8;
 /// Looks at the incoming lanes before a core sleeps while it expects replies: some microseconds, less than a wake-up costs.
 const LOOKS_BEFORE_SLEEP: u32 = 2_000;
 /// How soon a bundle that found a lane's ring full is tried again.
@@ -38,6 +42,36 @@ pub(crate) struct Shared {
     pub(crate) shutdown: AtomicBool,
     /// Cores that still have connections; the last one lets all end.
     pub(crate) cores_busy: AtomicUsize,
+    /// Which shards write no more.
+    pub(crate) poisoned: Poisoned,
+    /// Keeps other processes out of the data directory until the last core has ended.
+    pub(crate) _lock: Option<LockGuard>,
+}
+
+/// By shard whether it writes no more because a write failed: told by its core, read by all.
+#[derive(Clone, Debug)]
+pub(crate) struct Poisoned(Arc<[AtomicBool]>);
+
+impl Poisoned {
+    pub(crate) fn none_of(shards: u16) -> Self {
+        Self((0..shards).map(|_| AtomicBool::new(false)).collect())
+    }
+
+    pub(crate) fn tell(&self, shard: ShardId) {
+        if let Some(flag) = self.0.get(usize::from(shard.0))
+            && !flag.swap(true, Ordering::Relaxed)
+        {
+            tracing::error!(
+                shard = shard.0,
+                "a write of the log failed and what is on the disk is not known: this shard stores nothing more; look at the disk, then start again"
+            );
+        }
+    }
+
+    pub(crate) fn shards(&self) -> impl Iterator<Item = ShardId> {
+        let numbered = (0..).zip(self.0.iter());
+        numbered.filter(|(_, flag)| flag.load(Ordering::Relaxed)).map(|(shard, _)| ShardId(shard))
+    }
 }
 
 /// Numbers that a core is started with.
@@ -76,6 +110,13 @@ pub(crate) struct State<F: Front> {
     pub(crate) local: VecDeque<LaneItem>,
     pub(crate) shards: Vec<Shard>,
     pub(crate) effects: Vec<Effect>,
+    /// A shard of this core was given something since its turn last ended.
+    pub(crate) owes_turn_end: bool,
+    /// File effects that shards left, each with the place of its shard on this core.
+    pub(crate) file_effects: Vec<(usize, OperationId, FileEffect)>,
+    /// Whether a data directory is open.
+    pub(crate) stores: bool,
+    pub(crate) poisoned: Poisoned,
     pub(crate) placement: PlacementTable,
     pub(crate) windows: SlotMap<WindowKey, Window<F::Encoded>>,
     pub(crate) windows_by_partition: HashMap<PartitionRef, WindowKey>,
@@ -105,15 +146,35 @@ pub(crate) struct Core<F: Front> {
     pub(crate) ring: Ring,
     pub(crate) listener: ListenerId,
     pub(crate) state: State<F>,
+    /// The files of its shards, if there is a data directory.
+    pub(crate) disk: Option<Disk>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) clock: Clock,
-    drain_until_ms: Option<u64>,
+    drain: Drain,
+}
+
+/// How far going down has come.
+#[derive(Clone, Copy, Default, Debug)]
+struct Drain {
+    until_ms: Option<u64>,
+    /// This core had no connection left at the end of its last turn, whose bundles have been handed over since.
+    was_idle: bool,
+    /// It has said so.
     reported_idle: bool,
+    /// All cores had said so before this turn, so that it has taken all that they ever said.
+    saw_all_idle: bool,
 }
 
 impl<F: Front> Core<F> {
-    pub(crate) fn new(ring: Ring, listener: ListenerId, state: State<F>, shared: Arc<Shared>, clock: Clock) -> Self {
-        Self { ring, listener, state, shared, clock, drain_until_ms: None, reported_idle: false }
+    pub(crate) fn new(
+        ring: Ring,
+        listener: ListenerId,
+        state: State<F>,
+        disk: Option<Disk>,
+        shared: Arc<Shared>,
+        clock: Clock,
+    ) -> Self {
+        Self { ring, listener, state, disk, shared, clock, drain: Drain::default() }
     }
 
     /// Turns until the broker has been told to go down and all that was in hand is finished, or time is up.
@@ -126,10 +187,11 @@ impl<F: Front> Core<F> {
             self.state.counters.turns += 1;
             self.state.counters.completion_overflows = self.ring.overflows();
             let more = self.take_events();
+            self.serve_disk();
             let more = self.state.take_lanes() || more;
             self.state.fire_timers();
             self.state.fire_shards();
-            self.state.settle();
+            self.settle();
             if self.shared.shutdown.load(Ordering::Relaxed) && self.drain() {
                 return Ok(());
             }
@@ -145,23 +207,64 @@ impl<F: Front> Core<F> {
 
     fn take_events(&mut self) -> bool {
         for _ in 0..TURN_EVENTS_MAX {
-            let Some(event) = self.ring.next_event() else { return false };
-            self.state.on_event(event);
+            match (self.ring.next_event(), &mut self.disk) {
+                (None, _) => return false,
+                (Some(Event::File(event)), Some(disk)) => disk.complete(&mut self.ring, event),
+                (Some(event), _) => self.state.on_event(event),
+            }
         }
         true
     }
 
+    /// Lets shards, sessions and files answer each other until nothing is left to say, or the turn is long enough.
+    fn settle(&mut self) {
+        for _ in 0..DISK_ROUNDS_MAX {
+            self.state.settle();
+            if !self.serve_disk() {
+                break;
+            }
+        }
+    }
+
+    /// Begins the file effects that shards left, and gives them what is done; says whether anything was. What is begun here is
+    /// handed to the kernel with this turn's end, before the core sleeps.
+    fn serve_disk(&mut self) -> bool {
+        let Some(disk) = &mut self.disk else {
+            debug_assert!(self.state.file_effects.is_empty(), "a shard without a log has no files");
+            return false;
+        };
+        let mut gave = false;
+        for _ in 0..DISK_ROUNDS_MAX {
+            for (index, operation, effect) in self.state.file_effects.drain(..) {
+                disk.start(&mut self.ring, index, operation, effect);
+            }
+            if !disk.has_done() {
+                break;
+            }
+            while let Some(Done { index, operation, completion }) = disk.take_done() {
+                gave = true;
+                self.state.give_file_done(index, operation, completion);
+            }
+        }
+        gave
+    }
+
     /// How long the next turn may wait for the kernel; `None` is for ever.
     fn next_wait(&mut self, more: bool, lane_full: bool) -> Option<Duration> {
+        let more = more || self.drains_on();
         let state = &mut self.state;
-        let shards_dirty = state.shards.iter().any(Shard::is_dirty);
-        if more || shards_dirty || !state.local.is_empty() || !state.news.is_empty() {
+        let shards_dirty = state.owes_turn_end || state.shards.iter().any(Shard::is_dirty);
+        let disk_busy = !state.file_effects.is_empty() || self.disk.as_ref().is_some_and(Disk::has_done);
+        if more || disk_busy || shards_dirty || !state.local.is_empty() || !state.news.is_empty() {
             return Some(Duration::ZERO);
         }
         if state.lanes.expects_replies() && state.lanes.look(LOOKS_BEFORE_SLEEP) {
             return Some(Duration::ZERO);
         }
-        let shards = state.shards.iter().filter_map(Shard::next_due_ms).min();
+        // A shard that was told of its time in this turn may still wait for something else, a write in flight perhaps: it is told
+        // again in a moment and not in every turn.
+        let soon_ms = state.now.monotonic_ms + 1;
+        let shards = state.shards.iter().filter_map(Shard::next_due_ms).min().map(|due_ms| due_ms.max(soon_ms));
         let mut until = state.timers.next_ms().into_iter().chain(shards).min();
         // Without room only a connection that ends can help, and that wakes the loop by itself.
         let has_room = state.connections.len() < state.settings.connections_max;
@@ -170,7 +273,7 @@ impl<F: Front> Core<F> {
         {
             until = Some(until.map_or(until_ms, |earlier| earlier.min(until_ms)));
         }
-        if let Some(drain_until) = self.drain_until_ms {
+        if let Some(drain_until) = self.drain.until_ms {
             until = Some(until.map_or(drain_until, |earlier| earlier.min(drain_until)));
         }
         let now_ms = self.clock.now().monotonic_ms;
@@ -210,31 +313,52 @@ impl<F: Front> Core<F> {
     /// One step of going down; `true` when this core may end.
     fn drain(&mut self) -> bool {
         let now_ms = self.state.now.monotonic_ms;
-        let until_ms = match self.drain_until_ms {
+        let until_ms = match self.drain.until_ms {
             Some(until_ms) => until_ms,
             None => {
                 let until_ms = now_ms + self.state.settings.drain_timeout_ms;
-                self.drain_until_ms = Some(until_ms);
+                self.drain.until_ms = Some(until_ms);
                 self.ring.close_listener(self.listener);
                 self.state.accepting = Accepting::Over;
                 self.state.shut_sessions_down();
                 until_ms
             }
         };
-        if self.state.connections.len() == 0 && !self.reported_idle {
-            self.reported_idle = true;
+        let is_idle = self.state.connections.len() == 0;
+        // One turn later than it is so: what connections left for other cores is handed over at the end of a turn.
+        if is_idle && self.drain.was_idle && !self.drain.reported_idle {
+            self.drain.reported_idle = true;
             if self.shared.cores_busy.fetch_sub(1, Ordering::AcqRel) == 1 {
                 self.shared.beds.iter().for_each(Bed::wake);
             }
         }
+        self.drain.was_idle = is_idle;
         let all_idle = self.shared.cores_busy.load(Ordering::Acquire) == 0;
-        if !all_idle && now_ms >= until_ms {
-            tracing::warn!(
-                connections = self.state.connections.len(),
-                "the drain time is over: cutting what is still open"
-            );
+        let has_heard_all = std::mem::replace(&mut self.drain.saw_all_idle, all_idle);
+        if all_idle && has_heard_all && self.is_settled() {
+            return true;
         }
-        all_idle || now_ms >= until_ms
+        if now_ms < until_ms {
+            return false;
+        }
+        let (connections, is_settled) = (self.state.connections.len(), self.is_settled());
+        if !all_idle || !is_settled {
+            tracing::warn!(connections, is_settled, "the drain time is over: cutting what is still open");
+        }
+        true
+    }
+
+    /// Whether all that shards admitted is durable, or never will be. What else they do with files may be cut off at any point.
+    fn is_settled(&self) -> bool {
+        let state = &self.state;
+        state.local.is_empty() && state.file_effects.is_empty() && state.shards.iter().all(Shard::is_settled)
+    }
+
+    /// Whether going down wants another turn at once.
+    fn drains_on(&self) -> bool {
+        let Drain { until_ms, was_idle, reported_idle, saw_all_idle } = self.drain;
+        let all_idle = until_ms.is_some() && self.shared.cores_busy.load(Ordering::Acquire) == 0;
+        (was_idle && !reported_idle) || (all_idle && !saw_all_idle) || (all_idle && self.is_settled())
     }
 }
 
@@ -273,7 +397,8 @@ impl<F: Front> State<F> {
             self.tell_interest();
             self.tell_progress();
             self.retry_reads();
-            if self.local.is_empty() && self.news.is_empty() && !self.shards.iter().any(Shard::is_dirty) {
+            let shards_rest = !self.owes_turn_end && !self.shards.iter().any(Shard::is_dirty);
+            if self.local.is_empty() && self.news.is_empty() && shards_rest {
                 break;
             }
         }
@@ -285,12 +410,25 @@ impl<F: Front> State<F> {
         for index in 0..self.shards.len() {
             if self.shards[index].next_due_ms().is_some_and(|due_ms| due_ms <= now_ms) {
                 self.shards[index].handle(self.now, ShardEvent::TimePassed, &mut self.effects);
+                self.owes_turn_end = true;
                 self.perform(index);
             }
         }
     }
 
+    /// Gives the shard at `index` what came of one of its file effects.
+    fn give_file_done(&mut self, index: usize, operation: OperationId, completion: Completion) {
+        let Some(shard) = self.shards.get_mut(index) else { return };
+        shard.handle(self.now, ShardEvent::FileDone { operation, completion }, &mut self.effects);
+        if shard.storage_state() == StorageState::Poisoned {
+            self.poisoned.tell(shard.id());
+        }
+        self.owes_turn_end = true;
+        self.perform(index);
+    }
+
     fn end_shard_turns(&mut self) {
+        self.owes_turn_end = false;
         for index in 0..self.shards.len() {
             self.shards[index].handle(self.now, ShardEvent::TurnEnded, &mut self.effects);
             self.perform(index);

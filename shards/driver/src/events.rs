@@ -43,6 +43,7 @@ impl<F: Front> State<F> {
             cores,
             link: &mut connection.link,
             placement: &self.placement,
+            poisoned: &self.poisoned,
             actions: &mut self.actions,
         };
         connection.session = Some(self.front.open(&mut io));

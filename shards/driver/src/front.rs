@@ -4,11 +4,12 @@ use bytes::Bytes;
 pub use ringmain_engine::{AnswerWhen, GroupAction as GroupWish};
 use ringmain_engine::{Assignment, Nack, Now, Reply};
 use ringmain_model::{
-    GroupName, HighWaterMark, Message, Offset, PartitionRef, Position, Refusal, TopicConfig, TopicName,
+    GroupName, HighWaterMark, Message, Offset, PartitionRef, Position, Refusal, ShardId, TopicConfig, TopicName,
 };
 use ringmain_wal::RecordBatch;
 
 use crate::connection::Link;
+use crate::core::Poisoned;
 use crate::membership::MemberWord;
 use crate::placement::PlacementTable;
 use crate::report::CoreReport;
@@ -283,6 +284,7 @@ pub struct Io<'a> {
     pub(crate) cores: u16,
     pub(crate) link: &'a mut Link,
     pub(crate) placement: &'a PlacementTable,
+    pub(crate) poisoned: &'a Poisoned,
     pub(crate) actions: &'a mut Vec<Action>,
 }
 
@@ -313,6 +315,11 @@ impl Io<'_> {
     #[must_use]
     pub fn has_topic(&self, name: &TopicName) -> bool {
         self.placement.find(name).is_some()
+    }
+
+    /// Shards of the broker that store nothing more because a write failed.
+    pub fn poisoned_shards(&self) -> impl Iterator<Item = ShardId> {
+        self.poisoned.shards()
     }
 
     /// Queues bytes that hold `messages` messages of a subscription; they may be shared with other connections.

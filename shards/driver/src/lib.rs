@@ -16,7 +16,9 @@ mod placement;
 mod reader;
 mod report;
 mod route;
+mod seat;
 mod start;
+mod storage;
 mod timers;
 mod window;
 
@@ -27,6 +29,7 @@ pub use front::{
     Answer, AnswerWhen, Close, Delivery, End, Front, GroupWish, Io, Join, Notice, Protocol, Request, Requested,
     SlowReader, StartAt,
 };
-pub use report::{CoreCounters, CoreReport, TopicOnCore};
+pub use report::{CoreCounters, CoreReport, ShardStorage, TopicOnCore};
 pub use ringmain_uring::{Error as RingError, descriptors, processor};
 pub use start::{Broker, DriverConfig, StartError, Stopper};
+pub use storage::{DirectoryError, StorageConfig, SyncChoice};

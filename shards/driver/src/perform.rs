@@ -8,8 +8,9 @@ use crate::connection::ConnectionKey;
 use crate::core::State;
 use crate::front::{Answer, Front};
 use crate::lane::LaneItem;
-use crate::report::{CoreReport, TopicOnCore};
+use crate::report::{CoreReport, ShardStorage, TopicOnCore};
 use crate::route::{AskerKind, WAITING_BIT};
+use crate::storage::tell_news;
 
 impl<F: Front> State<F> {
     /// Performs the effects that the shard at `index` of this core left.
@@ -27,7 +28,8 @@ impl<F: Front> State<F> {
                 Effect::Push { core, batch } => {
                     self.counters.lane_holes += u64::from(self.lanes.push(core, batch));
                 }
-                Effect::File { .. } | Effect::StorageNews(_) => {}
+                Effect::File { operation, effect } => self.file_effects.push((index, operation, effect)),
+                Effect::StorageNews(news) => tell_news(shard, &news),
                 Effect::Place { change, placement } => {
                     for core in (0..self.settings.cores).map(CoreId) {
                         self.say(core, LaneItem::Place { shard, change, placement: placement.clone() });
@@ -81,6 +83,7 @@ impl<F: Front> State<F> {
         let index = usize::from(shard.0 / self.settings.cores);
         if let Some(shard) = self.shards.get_mut(index) {
             shard.handle(self.now, event, &mut self.effects);
+            self.owes_turn_end = true;
             self.perform(index);
         }
     }
@@ -141,6 +144,10 @@ impl<F: Front> State<F> {
         });
         let on_core = on_core.collect();
         self.counters.connections_open = self.connections.len() as u64;
-        CoreReport { core: self.settings.own, counters: self.counters, topics, on_core }
+        let stored = self.shards.iter().filter(|_| self.stores);
+        let storage = stored
+            .map(|shard| ShardStorage { shard: shard.id(), state: shard.storage_state(), stats: shard.storage_stats() })
+            .collect();
+        CoreReport { core: self.settings.own, counters: self.counters, topics, on_core, storage }
     }
 }

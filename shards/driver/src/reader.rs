@@ -273,8 +273,14 @@ impl<F: Front> State<F> {
             };
             let Some(session) = connection.session.as_mut() else { return };
             let (now, cores) = (self.now, self.settings.cores);
-            let mut io =
-                Io { now, cores, link: &mut connection.link, placement: &self.placement, actions: &mut self.actions };
+            let mut io = Io {
+                now,
+                cores,
+                link: &mut connection.link,
+                placement: &self.placement,
+                poisoned: &self.poisoned,
+                actions: &mut self.actions,
+            };
             self.front.on_batch(session, delivery, &mut io);
             self.after_call(connection_key);
         }

@@ -1,7 +1,7 @@
 //! What one core tells of itself when it is asked: the parts of which lists and metrics are summed.
 
-use ringmain_engine::TopicStats;
-use ringmain_model::{CoreId, TopicName};
+use ringmain_engine::{StorageState, StorageStats, TopicStats};
+use ringmain_model::{CoreId, ShardId, TopicName};
 
 /// Counts of one core since the start; plain numbers that only this core changes.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -41,6 +41,17 @@ pub struct TopicOnCore {
     pub subscribers: [u64; 2],
 }
 
+/// How a shard's storage stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ShardStorage {
+    /// Which shard.
+    pub shard: ShardId,
+    /// Whether it takes what is to be stored.
+    pub state: StorageState,
+    /// Its counts since the start.
+    pub stats: StorageStats,
+}
+
 /// One core's report.
 #[derive(Clone, Debug)]
 pub struct CoreReport {
@@ -52,4 +63,6 @@ pub struct CoreReport {
     pub topics: Vec<TopicStats>,
     /// All topics, as its connections see them.
     pub on_core: Vec<TopicOnCore>,
+    /// The storage of its shards; empty without a data directory.
+    pub storage: Vec<ShardStorage>,
 }

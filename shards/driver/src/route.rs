@@ -55,8 +55,14 @@ impl<F: Front> State<F> {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let Some(session) = connection.session.as_mut().filter(|_| connection.link.is_open()) else { return };
         let (now, cores) = (self.now, self.settings.cores);
-        let mut io =
-            Io { now, cores, link: &mut connection.link, placement: &self.placement, actions: &mut self.actions };
+        let mut io = Io {
+            now,
+            cores,
+            link: &mut connection.link,
+            placement: &self.placement,
+            poisoned: &self.poisoned,
+            actions: &mut self.actions,
+        };
         call(&mut self.front, session, &mut io);
         self.after_call(key);
     }

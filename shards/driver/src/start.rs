@@ -1,28 +1,24 @@
-//! Starts a broker: one listener, one ring and one loop for each core, joined by lanes; and ends it.
+//! Starts a broker: its data directory, then one listener, one ring and one loop for each core, joined by lanes; and ends it.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 
-use hashbrown::HashMap;
-use ringmain_engine::{Shard, ShardSettings};
+use ringmain_engine::{OpenedShard, PlacementChange, ShardSettings};
+use ringmain_model::CoreId;
 use ringmain_model::limit::LISTEN_BACKLOG;
-use ringmain_model::{CoreId, ShardId};
-use ringmain_uring::{Error as RingError, Ring, RingConfig, listen, processor};
-use slotmap::SlotMap;
+use ringmain_uring::{Error as RingError, LockGuard, SyncChoice, listen, measure_sync, processor};
 
 use crate::clock::Clock;
-use crate::connection::Connections;
-use crate::core::{Accepting, Core, CoreSettings, Shared, State};
+use crate::core::{Poisoned, Shared};
 use crate::front::Front;
-use crate::lane::{Bed, LaneLimits, Lanes, connect};
-use crate::placement::PlacementTable;
-use crate::report::CoreCounters;
-use crate::timers::Timers;
-use crate::window::WindowLimits;
+use crate::lane::{Bed, LaneLimits, connect};
+use crate::seat::{Gate, Seat, SeatStorage};
+use crate::storage::{DataDirectory, DirectoryError, StorageConfig, open_shards, tell};
 
 /// What a broker is started with.
 #[derive(Clone, Debug)]
@@ -31,7 +27,7 @@ pub struct DriverConfig {
     pub address: SocketAddr,
     /// Loops, at least 1.
     pub cores: u16,
-    /// Shards, at least 1; shard s runs on core s modulo cores.
+    /// Shards, at least 1; shard s runs on core s modulo cores. A data directory may have its own number.
     pub shards: u16,
     /// Connections of one core; above, accepting pauses.
     pub connections_per_core_max: usize,
@@ -43,6 +39,8 @@ pub struct DriverConfig {
     pub write_timeout_ms: u64,
     /// Milliseconds that going down may take.
     pub drain_timeout_ms: u64,
+    /// The data directory; without one there are memory topics alone.
+    pub storage: Option<StorageConfig>,
 }
 
 /// Why a broker did not start, or ended.
@@ -62,6 +60,28 @@ pub enum StartError {
     /// A thread could not be started.
     #[error("cannot start a thread for a core: {0}; the limit on processes (ulimit -u) may be reached")]
     Thread(io::Error),
+    /// The data directory cannot be used.
+    #[error("{0}")]
+    Directory(#[from] DirectoryError),
+    /// A shard's files cannot be read.
+    #[error("cannot read the shard in {path}: {error}; check the disk and who may read there; nothing was changed")]
+    ShardUnreadable {
+        /// Its folder.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// A shard's files cannot be used.
+    #[error("cannot open the shard in {path}: {reason}")]
+    ShardRefused {
+        /// Its folder.
+        path: PathBuf,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// The system gives no random numbers.
+    #[error("the system gives no random numbers: {0}; a log cannot be written safely without")]
+    Random(getrandom::Error),
     /// A core ended without a word: our own fault.
     #[error("core {0} ended unexpectedly; please report this with the log")]
     CoreEnded(u16),
@@ -71,43 +91,54 @@ pub enum StartError {
 #[derive(Debug)]
 pub struct Broker {
     address: SocketAddr,
+    shards: u16,
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<Result<(), RingError>>>,
 }
 
 impl Broker {
-    /// Starts a broker whose cores speak the protocol that `front` makes for each of them. Returns once all listen.
+    /// Starts a broker whose cores speak the protocol that `front` makes for each of them: opens the data directory, if there is
+    /// to be one, and returns once all cores listen.
     ///
     /// # Errors
-    /// When the address is taken, a ring is refused or a thread cannot start; then nothing is left running.
+    /// When the data directory cannot be used, the address is taken, a ring is refused or a thread cannot start; then nothing is
+    /// left running.
     pub fn start<F, M>(config: &DriverConfig, front: M) -> Result<Self, StartError>
     where
         F: Front,
         M: Fn(CoreId) -> F + Send + Sync + 'static,
     {
-        let listeners = bind_all(config)?;
+        let (config, opened) = open_directory(config)?;
+        let listeners = bind_all(&config)?;
         let address = listeners
             .first()
             .map_or(Ok(config.address), TcpListener::local_addr)
             .map_err(|error| StartError::Listen { address: config.address, error })?;
         let beds: Arc<[Bed]> = (0..config.cores).map(|_| Bed::default()).collect();
+        let (lock, storage) = share_out(opened, config.cores);
         let shared = Arc::new(Shared {
             beds: Arc::clone(&beds),
             shutdown: AtomicBool::new(false),
             cores_busy: AtomicUsize::new(usize::from(config.cores)),
+            poisoned: Poisoned::none_of(config.shards),
+            _lock: lock,
         });
         let lanes = connect(config.cores, LaneLimits::of(config.lane_requests_max), &beds);
         let (clock, front) = (Clock::start(), Arc::new(front));
         let (ready, readiness) = channel();
         let processors = processor::allowed();
-        let mut broker = Self { address, shared: Arc::clone(&shared), threads: Vec::new() };
-        for (own, (listener, lanes)) in (0..config.cores).map(CoreId).zip(listeners.into_iter().zip(lanes)) {
+        let gate = Arc::new(Gate::new(config.cores));
+        let mut broker = Self { address, shards: config.shards, shared: Arc::clone(&shared), threads: Vec::new() };
+        let parts = listeners.into_iter().zip(lanes).zip(storage);
+        for (own, ((listener, lanes), storage)) in (0..config.cores).map(CoreId).zip(parts) {
             let seat = Seat {
                 own,
                 listener,
                 lanes,
                 config: config.clone(),
+                storage,
                 shared: Arc::clone(&shared),
+                gate: Arc::clone(&gate),
                 clock,
                 processor: processors.get(own.index() % processors.len().max(1)).copied(),
                 ready: ready.clone(),
@@ -120,7 +151,16 @@ impl Broker {
                 std::mem::forget(guard);
                 outcome
             });
-            broker.threads.push(thread.map_err(StartError::Thread)?);
+            match thread {
+                Ok(thread) => broker.threads.push(thread),
+                Err(error) => {
+                    // Those that run already wait for all to have their rings: none will go on.
+                    gate.give_up();
+                    broker.shut_down();
+                    let _ = broker.wait();
+                    return Err(StartError::Thread(error));
+                }
+            }
         }
         drop(ready);
         broker.await_ready(&readiness)
@@ -142,6 +182,12 @@ impl Broker {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// How many shards it has: as configured, or as its data directory says.
+    #[must_use]
+    pub fn shards(&self) -> u16 {
+        self.shards
     }
 
     /// Tells all cores to finish what is in hand and end. Returns at once.
@@ -210,94 +256,68 @@ fn bind_all(config: &DriverConfig) -> Result<Vec<TcpListener>, StartError> {
     Ok(listeners)
 }
 
-/// What a core's thread takes along.
-struct Seat {
-    own: CoreId,
-    listener: TcpListener,
-    lanes: Lanes,
-    config: DriverConfig,
-    shared: Arc<Shared>,
-    clock: Clock,
-    processor: Option<usize>,
-    ready: Sender<()>,
+/// A data directory with its shards.
+struct Opened {
+    directory: DataDirectory,
+    shards: Vec<OpenedShard>,
+    sync: SyncChoice,
 }
 
-impl Seat {
-    fn run<F: Front>(self, front: &dyn Fn(CoreId) -> F) -> Result<(), RingError> {
-        if let Some(processor) = self.processor
-            && let Err(error) = processor::pin(processor)
-        {
-            // Placement is a hint: a container may forbid it.
-            tracing::warn!(core = self.own.0, processor, %error, "cannot pin the core to its processor; going on without");
+/// Opens the data directory, if there is to be one; gives the configuration as the directory makes it.
+fn open_directory(config: &DriverConfig) -> Result<(DriverConfig, Option<Opened>), StartError> {
+    let mut config = config.clone();
+    let Some(storage) = config.storage.clone() else { return Ok((config, None)) };
+    let directory = DataDirectory::open(&storage.directory, config.shards, storage.shards_given)?;
+    if directory.shards() != config.shards {
+        // What all memory topics together may take stays what was said: it depends on the machine, not on the directory.
+        let memory = config.shard_memory_bytes_max.saturating_mul(u64::from(config.shards));
+        config.shards = directory.shards();
+        config.shard_memory_bytes_max = (memory / u64::from(config.shards)).max(1);
+    }
+    let sync = storage.sync.unwrap_or_else(|| choose_sync(&storage));
+    let settings = ShardSettings { cores: config.cores, memory_bytes_max: config.shard_memory_bytes_max };
+    let opening = open_shards(&directory, settings, &storage)?;
+    tell(&directory, &opening);
+    Ok((config, Some(Opened { directory, shards: opening.shards, sync })))
+}
+
+fn choose_sync(storage: &StorageConfig) -> SyncChoice {
+    match measure_sync(&storage.directory) {
+        Ok(measured) => {
+            tracing::debug!(?measured, "measured two ways of making writes durable");
+            measured.choice
         }
-        let Self { own, listener, lanes, config, shared, clock, ready, .. } = self;
-        let sockets_max = u32::try_from(config.connections_per_core_max + 1024).unwrap_or(u32::MAX);
-        let ring_config = RingConfig { sockets_max, ..RingConfig::default() };
-        let outcome = Ring::new(&ring_config).and_then(|mut ring| {
-            let listener = ring.listen(listener)?;
-            Ok((ring, listener))
-        });
-        let (ring, listener) = match outcome {
-            Ok(parts) => parts,
-            Err(error) => {
-                // The other cores must not wait for this one when they are told to end.
-                shared.cores_busy.fetch_sub(1, Ordering::AcqRel);
-                return Err(error);
-            }
-        };
-        shared.beds[own.index()].set_waker(ring.waker());
-        let state = new_state(own, &config, lanes, front(own), clock);
-        let mut core = Core::new(ring, listener, state, shared, clock);
-        // The starter has gone only when another core failed, and then the shutdown flag is set.
-        let _ = ready.send(());
-        drop(ready);
-        core.run()
+        Err(error) => {
+            // A full disk is no reason not to start, and why no ring can be had is told when one is needed.
+            tracing::debug!(%error, "cannot measure which way of making writes durable is faster");
+            SyncChoice::WriteThrough
+        }
     }
 }
 
-/// A core's state before its first turn.
-pub(crate) fn new_state<F: Front>(
-    own: CoreId,
-    config: &DriverConfig,
-    lanes: Lanes,
-    front: F,
-    clock: Clock,
-) -> State<F> {
-    let shard_settings = ShardSettings { cores: config.cores, memory_bytes_max: config.shard_memory_bytes_max };
-    let own_shards = (own.0..config.shards).step_by(usize::from(config.cores));
-    State {
-        settings: CoreSettings {
-            own,
-            cores: config.cores,
-            shards: config.shards,
-            connections_max: config.connections_per_core_max,
-            write_timeout_ms: config.write_timeout_ms,
-            drain_timeout_ms: config.drain_timeout_ms,
-            window_limits: WindowLimits::default(),
-        },
-        now: clock.now(),
-        front,
-        connections: Connections::new(),
-        timers: Timers::default(),
-        lanes,
-        local: std::collections::VecDeque::new(),
-        shards: own_shards.map(|shard| Shard::new(ShardId(shard), shard_settings)).collect(),
-        effects: Vec::new(),
-        placement: PlacementTable::default(),
-        windows: SlotMap::with_key(),
-        windows_by_partition: HashMap::new(),
-        windows_bytes: 0,
-        cursors: SlotMap::with_key(),
-        memberships: SlotMap::with_key(),
-        memberships_listed: Vec::new(),
-        news: Vec::new(),
-        interest_changes: Vec::new(),
-        reads_wanted: Vec::new(),
-        dirty: Vec::new(),
-        actions: Vec::new(),
-        scratch: Vec::new(),
-        counters: CoreCounters::default(),
-        accepting: Accepting::On,
-        accepts_singly: false,
+/// Gives each core its shards, and all of them the topics of all.
+fn share_out(opened: Option<Opened>, cores: u16) -> (Option<LockGuard>, Vec<Option<SeatStorage>>) {
+    let mut seats: Vec<Option<SeatStorage>> = (0..cores).map(|_| None).collect();
+    let Some(Opened { directory, shards, sync }) = opened else { return (None, seats) };
+    let mut placements = Vec::new();
+    for shard in shards.iter().map(|opened| &opened.shard) {
+        placements.extend(shard.placements().map(|(name, incarnation)| PlacementChange::Add {
+            name: name.clone(),
+            incarnation,
+            shard: shard.id(),
+        }));
     }
+    let placements: Arc<[PlacementChange]> = placements.into();
+    for seat in &mut seats {
+        let placements = Arc::clone(&placements);
+        *seat = Some(SeatStorage { shards: Vec::new(), folders: Vec::new(), placements, sync });
+    }
+    for opened in shards {
+        let core = opened.shard.id().core(cores);
+        if let Some(Some(seat)) = seats.get_mut(core.index()) {
+            seat.folders.push(directory.folder(opened.shard.id()));
+            seat.shards.push(opened);
+        }
+    }
+    (Some(directory.lock), seats)
 }

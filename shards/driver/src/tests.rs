@@ -8,9 +8,11 @@ mod world;
 use std::sync::Arc;
 
 use ringmain_engine::{Origin, Reply};
-use ringmain_model::{CoreId, Refusal};
+use ringmain_model::{CoreId, Refusal, ShardId};
 
+use crate::core::Poisoned;
 use crate::lane::{Bed, LaneFull, LaneItem, LaneLimits, connect};
+use crate::seat::Gate;
 
 fn beds(cores: u16) -> Arc<[Bed]> {
     (0..cores).map(|_| Bed::default()).collect()
@@ -47,4 +49,36 @@ fn a_ring_that_is_full_keeps_what_is_said_until_there_is_room() {
     assert_eq!(lanes[1].receive().unwrap().1.len(), 1);
     assert!(!lanes[0].flush());
     assert_eq!(lanes[1].receive().unwrap().1.len(), 4, "in order, nothing lost");
+}
+
+#[test]
+fn shards_that_write_no_more_are_told_by_number() {
+    let poisoned = Poisoned::none_of(5);
+    assert_eq!(poisoned.shards().count(), 0);
+    let other_core = poisoned.clone();
+    for shard in [3, 1, 3, 9] {
+        poisoned.tell(ShardId(shard));
+    }
+    assert_eq!(other_core.shards().collect::<Vec<_>>(), [ShardId(1), ShardId(3)]);
+}
+
+#[test]
+fn no_core_goes_on_before_all_have_their_rings() {
+    for gives_up in [false, true] {
+        let gate = Arc::new(Gate::new(3));
+        let waiting: Vec<_> = (0..2)
+            .map(|_| {
+                let gate = Arc::clone(&gate);
+                std::thread::spawn(move || gate.pass())
+            })
+            .collect();
+        if gives_up {
+            gate.give_up();
+        } else {
+            assert!(gate.pass());
+        }
+        for core in waiting {
+            assert_eq!(core.join().unwrap(), !gives_up);
+        }
+    }
 }

@@ -44,6 +44,8 @@ pub(crate) struct Checkpointing {
     run: Option<Run>,
     /// Bytes written to the log when the last one began.
     bytes_before: u64,
+    /// Bytes of the log that the start found, until the first one.
+    bytes_found: u64,
     /// Valid slots: before both are, nothing can be released.
     slots_valid: usize,
     is_stopped: bool,
@@ -58,12 +60,13 @@ pub(crate) struct Checkpointing {
 }
 
 impl Checkpointing {
-    pub(crate) fn new(slots_valid: usize) -> Self {
+    pub(crate) fn new(slots_valid: usize, bytes_found: u64) -> Self {
         Self {
             is_wanted: false,
             retry_ms: None,
             run: None,
             bytes_before: 0,
+            bytes_found,
             slots_valid,
             is_stopped: false,
             images: 0,
@@ -112,18 +115,22 @@ impl Shard {
     fn begin_checkpoint(&mut self, now: Now) {
         let Some(log) = &mut self.log else { return };
         let checkpointing = &mut log.checkpointing;
-        let waits = checkpointing.retry_ms.is_some_and(|retry_ms| now.monotonic_ms < retry_ms);
-        if checkpointing.is_stopped || waits || !log.slots.is_ready() {
+        if checkpointing.retry_ms.is_some_and(|retry_ms| now.monotonic_ms < retry_ms) {
             return;
         }
-        let grown = log.stats.commit_bytes - checkpointing.bytes_before;
+        // What else it may wait for comes with an event of its own.
+        checkpointing.retry_ms = None;
+        if checkpointing.is_stopped || !log.slots.is_ready() {
+            return;
+        }
+        let grown = checkpointing.bytes_found + log.stats.commit_bytes - checkpointing.bytes_before;
         let is_pressed =
             checkpointing.is_wanted && (log.state == StorageState::Full || grown >= log.settings.checkpoint_bytes / 8);
         if !is_pressed && checkpointing.slots_valid >= 2 && grown < log.settings.checkpoint_bytes {
             return;
         }
-        (checkpointing.is_wanted, checkpointing.retry_ms) = (false, None);
-        checkpointing.bytes_before = log.stats.commit_bytes;
+        checkpointing.is_wanted = false;
+        (checkpointing.bytes_found, checkpointing.bytes_before) = (0, log.stats.commit_bytes);
         let position = log.writer.durable_position();
         let (jobs, rewrites) = self.divide_tails();
         let Some(log) = &mut self.log else { return };

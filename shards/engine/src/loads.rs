@@ -264,6 +264,10 @@ impl Shard {
     /// Records cannot be read: readers are told of a gap, groups count them as lost.
     fn lose(&mut self, file: TopicFile, from: Offset, end: Offset, why: String, effects: &mut Vec<Effect>) {
         if let Some(topic) = self.topics.get_mut(&file.partition.incarnation) {
+            if end <= topic.log.log_start().offset() {
+                // Retention has passed it: the file may be gone already.
+                return;
+            }
             topic.log.lose(from, end);
             let topic = topic.name.clone();
             effects.push(Effect::StorageNews(StorageNews::Unreadable { topic, file, from, end, why }));

@@ -220,10 +220,14 @@ impl ShardOpener {
         let mut report = std::mem::take(&mut self.report);
         shard.replayed(std::mem::take(&mut self.replay), &self.storage, &self.topic_files, &mut report);
         let (mut log_outputs, mut slot_outputs) = (Vec::new(), Vec::new());
+        for finding in &report.findings {
+            shard.set_aside(finding);
+        }
+        let bytes_found = opened.used.iter().map(|segment| segment.bytes).sum();
         let writer = LogWriter::new(self.storage.log, opened, &mut log_outputs);
         let slots = SlotWriter::new(shard.id(), &self.slots, &mut slot_outputs);
         let slots_valid = usize::from(self.slots.newer.is_some()) + usize::from(self.slots.older.is_some());
-        let mut log = ShardLog::new(self.storage, writer, slots, Checkpointing::new(slots_valid));
+        let mut log = ShardLog::new(self.storage, writer, slots, Checkpointing::new(slots_valid, bytes_found));
         self.drop_strangers(&shard, &mut log, &report);
         (log.log_outputs, log.slot_outputs) = (log_outputs, slot_outputs);
         shard.log = Some(Box::new(log));

@@ -22,6 +22,7 @@ impl Shard {
         // Refusals come before an offset exists; after admission the message's outcome is the batch's.
         let admitted = match self.living(partition.incarnation) {
             None => Err(deleted_meanwhile()),
+            Some(topic) if topic.is_set_aside => Err(set_aside()),
             Some(topic) if topic.is_logged() => {
                 self.append_logged(now, origin, partition, message, answer).map(|offset| {
                     // Who does not wait for the disk is answered now.
@@ -148,6 +149,13 @@ impl Shard {
         let interest = topic.log.interest().iter();
         effects.extend(interest.map(|(core, _)| Effect::Push { core: *core, batch: batch.clone() }));
     }
+}
+
+fn set_aside() -> Refusal {
+    Refusal::new(
+        RefusalKind::StorageFailed,
+        "this topic was set aside because its log is damaged: nothing was stored; what is left of it can be read, and a new topic of this name can be made after a delete",
+    )
 }
 
 fn memory_full() -> Refusal {

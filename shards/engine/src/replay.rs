@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashMap;
 use ringmain_model::{GroupName, Offset, PartitionRef};
-use ringmain_wal::{Checkpoint, Entry, GroupProgress, LogMarks, RecordBatch, TopicFile, TopicSegment};
+use ringmain_wal::{Checkpoint, Entry, Finding, GroupProgress, LogMarks, RecordBatch, TopicFile, TopicSegment};
 
 use crate::group::Group;
 use crate::opening::{OpeningReport, StorageSettings};
@@ -66,6 +66,15 @@ impl Shard {
                 replay.groups.remove(&(partition, group));
             }
             Entry::LogMarks(_) | Entry::PartitionSegments(_) => {}
+        }
+    }
+
+    /// A partition whose records do not go on where they ended takes no more of them.
+    pub(crate) fn set_aside(&mut self, finding: &Finding) {
+        if let Finding::Quarantined { partition, .. } = finding
+            && let Some(topic) = self.topics.get_mut(&partition.incarnation)
+        {
+            topic.is_set_aside = true;
         }
     }
 

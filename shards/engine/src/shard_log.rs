@@ -197,7 +197,7 @@ impl ShardLog {
     /// When the shard must look at its log again.
     pub(crate) fn next_due_ms(&self) -> Option<u64> {
         // While a write is in flight its end comes first.
-        let progress = self.progress_due_ms.filter(|_| !self.is_poisoned());
+        let progress = self.progress_due_ms.filter(|_| !self.is_poisoned() && !self.writer.is_writing());
         progress.into_iter().chain(self.retry_ms).chain(self.checkpointing.retry_ms).min()
     }
 }
@@ -290,7 +290,7 @@ impl Shard {
             LogOutput::Room => {
                 log.retry_ms = None;
                 effects.push(Effect::StorageNews(StorageNews::Room));
-                if log.state == StorageState::Full {
+                if log.state == StorageState::Full && log.writer.has_room_for_records() {
                     log.state = StorageState::Open;
                 }
             }

@@ -24,6 +24,8 @@ pub(crate) struct Topic {
     pub(crate) lost: u64,
     /// Its delete is in the log and not durable yet: nobody reaches it any more.
     pub(crate) is_ending: bool,
+    /// Damage took records before its last ones, so that nobody knows which offsets are free: it is read only.
+    pub(crate) is_set_aside: bool,
 }
 
 impl Topic {
@@ -106,7 +108,16 @@ impl Shard {
         let is_logged = config.storage == Storage::Wal;
         let log = PartitionLog::new(PartitionRef { incarnation, partition: 0 }, is_logged);
         self.names.insert(name.clone(), incarnation);
-        let topic = Topic { name, config, created_us, log, groups: HashMap::new(), lost: 0, is_ending: false };
+        let topic = Topic {
+            name,
+            config,
+            created_us,
+            log,
+            groups: HashMap::new(),
+            lost: 0,
+            is_ending: false,
+            is_set_aside: false,
+        };
         self.topics.insert(incarnation, topic);
     }
 

@@ -376,6 +376,13 @@ impl LogWriter {
         self.open.holds_only_progress()
     }
 
+    /// Whether a small message would find a segment now.
+    #[must_use]
+    pub fn has_room_for_records(&self) -> bool {
+        let reserve = usize::from(!self.fits_active(BLOCK_BYTES));
+        self.poison.is_none() && self.preparer.ready.len() > reserve
+    }
+
     /// Bytes that the allocated segments still take, the reserve included.
     #[must_use]
     pub fn room_bytes(&self) -> u64 {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use ringmain_driver::{Answer, CoreReport, Io, Protocol, Request, SlowReader, StartAt};
 use ringmain_engine::Reply;
 use ringmain_model::limit::MESSAGE_HEADERS_MAX;
-use ringmain_model::{Refusal, TopicName};
+use ringmain_model::{Refusal, RefusalKind, TopicName};
 use ringmain_wire::http::{RequestHead, Target};
 use ringmain_wire::ws::check_upgrade;
 
@@ -104,11 +104,10 @@ impl Session {
                 front.write_options(context, out, allow, preflight.as_deref());
             }),
             Task::Health => self.run_health(front, context, "ok", io),
-            Task::Ready if self.draining => {
-                let refusal = Refusal::new(ringmain_model::RefusalKind::ShuttingDown, "the broker is going down");
-                self.refuse(front, context, &refusal.into(), io);
-            }
-            Task::Ready => self.run_health(front, context, "ready", io),
+            Task::Ready => match unready(self.draining, io) {
+                Some(problem) => self.refuse(front, context, &problem, io),
+                None => self.run_health(front, context, "ready", io),
+            },
             Task::Create => match read_create(&body, front) {
                 Ok(request) => self.ask(context, company, Waiting::Created, request, io),
                 Err(problem) => self.refuse(front, context, &problem, io),
@@ -323,6 +322,19 @@ impl Session {
             io.ask(number, fetch.request());
         }
     }
+}
+
+/// Why the broker should be sent no requests, if there is a reason.
+fn unready(draining: bool, io: &Io<'_>) -> Option<Problem> {
+    if draining {
+        return Some(Refusal::new(RefusalKind::ShuttingDown, "the broker is going down").into());
+    }
+    let shards: Vec<_> = io.poisoned_shards().map(|shard| shard.0.to_string()).collect();
+    let sentence = format!(
+        "a write failed and shard {} stores nothing more until the broker is started again: look at its log and the disk; what is stored can be read",
+        shards.join(", ")
+    );
+    (!shards.is_empty()).then(|| Refusal::new(RefusalKind::StorageFailed, sentence).into())
 }
 
 /// The headers that a page may send: the known ones, and of those it asks for the `X-Header-…`, which may be any.

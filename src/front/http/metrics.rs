@@ -1,5 +1,7 @@
 //! Metrics: the cores' reports summed at each scrape into families of a registry of its own, encoded by the prometheus crate.
 
+mod storage;
+
 use prometheus::core::{Collector, Desc};
 use prometheus::process_collector::ProcessCollector;
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
@@ -7,6 +9,7 @@ use prometheus::{Encoder, Registry, TextEncoder};
 use ringmain_driver::{CoreCounters, CoreReport, TopicOnCore};
 use ringmain_engine::TopicStats;
 
+use self::storage::storage_families;
 use super::HttpFront;
 use super::problem::Problem;
 use super::respond::{Context, Response};
@@ -58,6 +61,7 @@ impl Summed {
     fn of(reports: &[CoreReport]) -> prometheus::Result<Self> {
         let mut families = topic_families(reports);
         families.extend(core_families(reports));
+        families.extend(storage_families(reports));
         let version = sample(&[("version", env!("CARGO_PKG_VERSION"))], 1, MetricType::GAUGE);
         families.push(family(
             "ringmain_build_info",

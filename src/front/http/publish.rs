@@ -29,6 +29,8 @@ enum Form {
 pub(super) enum Ack {
     /// When the message is durable; for memory topics that is when it is in memory.
     Stored,
+    /// When it is in memory, whatever the topic's storage.
+    Memory,
     /// At once.
     None,
 }
@@ -64,7 +66,7 @@ impl PublishTask {
         if head.headers.get("idempotency-key").is_some() {
             return Err(no_idempotency());
         }
-        let words = [("durable", Ack::Stored), ("memory", Ack::Stored), ("none", Ack::None)];
+        let words = [("durable", Ack::Stored), ("memory", Ack::Memory), ("none", Ack::None)];
         let ack = word(target, "ack", &words)?.unwrap_or(Ack::Stored);
         // Said before the body is read, so that a client that asks first need not send it.
         if !io.has_topic(&topic) {
@@ -99,7 +101,12 @@ impl PublishTask {
             Form::Json => message_of_json(&body, bytes_max)?,
         };
         check(&message, bytes_max)?;
-        Ok(Request::Publish { name: self.topic, message, answer: AnswerWhen::Durable })
+        let answer = match self.ack {
+            Ack::Stored => AnswerWhen::Durable,
+            // Nobody waits for the answer to what is not watched.
+            Ack::Memory | Ack::None => AnswerWhen::Appended,
+        };
+        Ok(Request::Publish { name: self.topic, message, answer })
     }
 }
 

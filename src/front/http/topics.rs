@@ -2,7 +2,7 @@
 
 use ringmain_driver::{CoreReport, Io, Request};
 use ringmain_engine::TopicStats;
-use ringmain_model::limit::ACK_WAIT_MS_DEFAULT;
+use ringmain_model::limit::{ACK_WAIT_MS_DEFAULT, RETENTION_MESSAGES_MAX};
 use ringmain_model::{Refusal, RefusalKind, Retention, Storage, TopicConfig, TopicName};
 use ringmain_wire::json::timestamp_text;
 use serde::{Deserialize, Serialize};
@@ -40,10 +40,16 @@ pub(super) fn read_create(body: &[u8], front: &HttpFront) -> Result<Request, Pro
     })?;
     let name = TopicName::new(body.name.as_deref().unwrap_or_default())?;
     let invalid = |message: &str| Problem::from(Refusal::new(RefusalKind::InvalidConfig, message));
-    match body.storage.as_deref() {
-        None | Some("memory") => {}
-        Some("wal") => return Err(invalid("storage `wal` is not offered by this version: use `memory`")),
-        Some(other) => return Err(invalid(&format!("storage {other:?} is unknown: use `memory`"))),
+    let storage = match body.storage.as_deref() {
+        None => front.settings.storage,
+        Some("memory") => Storage::Memory,
+        Some("wal") => Storage::Wal,
+        Some(other) => return Err(invalid(&format!("storage {other:?} is unknown: use `memory` or `wal`"))),
+    };
+    if storage == Storage::Wal && !front.settings.has_directory {
+        return Err(invalid(
+            "storage `wal` needs a data directory: start the broker with STORAGE_MODE=wal, or with WAL_DIR, or use `memory`",
+        ));
     }
     if body.partitions.is_some_and(|partitions| partitions != 1) {
         return Err(invalid("this version gives each topic one partition: leave `partitions` out"));
@@ -51,7 +57,12 @@ pub(super) fn read_create(body: &[u8], front: &HttpFront) -> Result<Request, Pro
     if body.dead_letter.is_some() {
         return Err(invalid("dead-letter topics are not offered by this version: leave `dead_letter` out"));
     }
-    let mut retention = Retention { max_messages: front.settings.retention_messages, ..Retention::default() };
+    // What a logged topic keeps is bounded by its segments, unless it asks for less.
+    let max_messages = match storage {
+        Storage::Memory => front.settings.retention_messages,
+        Storage::Wal => RETENTION_MESSAGES_MAX,
+    };
+    let mut retention = Retention { max_messages, ..Retention::default() };
     if let Some(wanted) = body.retention {
         if wanted.max_age_ms.is_some() {
             return Err(invalid("retention by age is not offered by this version: use `max_messages` or `max_bytes`"));
@@ -60,7 +71,7 @@ pub(super) fn read_create(body: &[u8], front: &HttpFront) -> Result<Request, Pro
         retention.max_bytes = wanted.max_bytes.unwrap_or(retention.max_bytes);
     }
     let ack_wait_ms = body.ack_wait_ms.unwrap_or(ACK_WAIT_MS_DEFAULT);
-    let config = TopicConfig { storage: Storage::Memory, retention, ack_wait_ms };
+    let config = TopicConfig { storage, retention, ack_wait_ms };
     config.check().map_err(|message| invalid(&message))?;
     Ok(Request::Create { name, config })
 }
@@ -93,8 +104,10 @@ struct StatsBody<'a> {
 
 #[derive(Serialize)]
 struct RetentionStats {
-    max_messages: u64,
-    /// Absent when only the memory set aside limits it.
+    /// Absent when something else limits it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_messages: Option<u64>,
+    /// Absent when only the memory set aside, or the topic's segments, limit it.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_bytes: Option<u64>,
 }
@@ -116,7 +129,7 @@ fn stats_body(stats: &TopicStats) -> StatsBody<'_> {
         partitions: 1,
         storage: stats.config.storage.as_str(),
         retention: RetentionStats {
-            max_messages: retention.max_messages,
+            max_messages: (retention.max_messages != RETENTION_MESSAGES_MAX).then_some(retention.max_messages),
             max_bytes: (retention.max_bytes != Retention::default().max_bytes).then_some(retention.max_bytes),
         },
         ack_wait_ms: stats.config.ack_wait_ms,

@@ -7,13 +7,14 @@ use ringmain_uring::SocketId;
 
 use crate::clock::Clock;
 use crate::connection::ConnectionKey;
-use crate::core::State;
+use crate::core::{Poisoned, State};
 use crate::front::{
     Action, Answer, AnswerWhen, Delivery, Front, Io, Notice, Protocol, Request, Requested, SlowReader, StartAt,
     Subscription,
 };
 use crate::lane::{LaneLimits, connect};
-use crate::start::{DriverConfig, new_state};
+use crate::seat::{Inventory, new_state};
+use crate::start::DriverConfig;
 use crate::window::WindowLimits;
 
 /// Bytes that each message weighs on its way out: three of them use a connection's credit up.
@@ -129,12 +130,14 @@ impl World {
             shard_memory_bytes_max: 1 << 30,
             write_timeout_ms: 1000,
             drain_timeout_ms: 1000,
+            storage: None,
         };
         let limits = LaneLimits { requests, pushes: 2, push_bytes: 1 << 20, bundles: 2 };
         let lanes = connect(cores, limits, &super::beds(cores));
         let clock = Clock::start();
         let states = lanes.into_iter().zip(0..).map(|(lanes, own)| {
-            let mut state = new_state(CoreId(own), &config, lanes, Notebook, clock);
+            let inventory = Inventory::empty(CoreId(own), &config, &Poisoned::none_of(cores));
+            let mut state = new_state(CoreId(own), &config, lanes, Notebook, clock, inventory);
             state.settings.window_limits = WindowLimits { bytes: 4096, batches: 3, core_bytes: 8192 };
             state
         });

@@ -70,7 +70,6 @@ pub(super) struct Preparer {
 
 impl Preparer {
     pub(super) fn new(settings: LogSettings, opened: Opened) -> Self {
-        let found = opened.used.iter().chain(&opened.spare).map(|segment| segment.bytes).max().unwrap_or(0);
         Self {
             settings,
             ready: VecDeque::new(),
@@ -79,7 +78,8 @@ impl Preparer {
             held: opened.held,
             job: None,
             next_number: opened.next_number,
-            bytes: whole_blocks(found).clamp(settings.segment_bytes_first, settings.segment_bytes_max),
+            // Small again, so that a start has room soon; what is larger and spare is used all the same.
+            bytes: settings.segment_bytes_first,
             is_full: false,
             is_paused: false,
         }
@@ -154,7 +154,9 @@ impl Preparer {
             return of(old, Step::Drop { old });
         }
         let in_all = self.ready.len() + self.used.len() + segments_active;
-        if self.ready.len() >= self.settings.segments_ahead || in_all >= self.settings.segments_max {
+        // Without any a checkpoint could not write tails again, and nothing would ever be released.
+        let is_enough = in_all >= self.settings.segments_max && !self.ready.is_empty();
+        if self.ready.len() >= self.settings.segments_ahead || is_enough {
             return None;
         }
         let number = self.next_number;

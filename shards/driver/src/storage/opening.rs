@@ -1,0 +1,267 @@
+//! Opens all shards of a data directory side by side, and tells what was found. On the starting thread and those it borrows.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use ringmain_engine::{
+    Effect, Event, Now, OpenedShard, OpeningOutput, OpeningReport, ShardOpener, ShardSettings, StorageSettings,
+};
+use ringmain_model::ShardId;
+use ringmain_wal::{FileName, Finding, SlotName};
+
+use super::StorageConfig;
+use super::blocking::BlockingFolder;
+use super::directory::DataDirectory;
+use super::names::{parse, parse_folder, text_of};
+use crate::start::StartError;
+
+/// File operations that a shard may want before its broker listens: enough to fill the segments that are made ahead with zeros.
+const FIRST_OPERATIONS_MAX: usize = 1024;
+
+/// The shards of a directory, by number, and how long it took.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    pub(crate) shards: Vec<OpenedShard>,
+    pub(crate) took: Duration,
+}
+
+/// Opens all shards, as many at a time as there are processors.
+pub(crate) fn open_shards(
+    directory: &DataDirectory,
+    settings: ShardSettings,
+    config: &StorageConfig,
+) -> Result<Opening, StartError> {
+    let started = Instant::now();
+    warn_of_folders(directory);
+    let shards = directory.shards();
+    let next = AtomicUsize::new(0);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(usize::from(shards));
+    let work = || -> Vec<(u16, Result<OpenedShard, StartError>)> {
+        let mut opened = Vec::new();
+        while let Ok(shard) = u16::try_from(next.fetch_add(1, Ordering::Relaxed)) {
+            if shard >= shards {
+                break;
+            }
+            opened.push((shard, open_shard(&directory.folder(ShardId(shard)), ShardId(shard), settings, config)));
+        }
+        opened
+    };
+    let mut opened = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let mut opened = work();
+        for other in others {
+            match other.join() {
+                Ok(part) => opened.extend(part),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        opened
+    });
+    opened.sort_by_key(|(shard, _)| *shard);
+    let shards = opened.into_iter().map(|(_, opened)| opened).collect::<Result<_, _>>()?;
+    Ok(Opening { shards, took: started.elapsed() })
+}
+
+fn open_shard(
+    folder: &Path,
+    shard: ShardId,
+    settings: ShardSettings,
+    config: &StorageConfig,
+) -> Result<OpenedShard, StartError> {
+    let failed = |error| StartError::ShardUnreadable { path: folder.to_owned(), error };
+    let refused = |reason: String| StartError::ShardRefused { path: folder.to_owned(), reason };
+    let files = list(folder).map_err(failed)?;
+    let slots = [read_slot(folder, SlotName::A).map_err(failed)?, read_slot(folder, SlotName::B).map_err(failed)?];
+    let epoch = getrandom::u64().map_err(StartError::Random)?;
+    let mut storage = StorageSettings {
+        topic_segment_bytes: config.topic_segment_bytes,
+        topic_segments_max: config.topic_segments_max,
+        ..StorageSettings::new(shard, epoch)
+    };
+    // A message of the largest size, and as much again, has room in each segment.
+    let log = &mut storage.log;
+    let holds_message = (2 * config.message_bytes_max as u64).next_power_of_two();
+    log.segment_bytes_first = log.segment_bytes_first.max(holds_message).min(log.segment_bytes_max);
+    let mut opener =
+        ShardOpener::new(shard, settings, storage, &files, &slots).map_err(|reason| refused(reason.to_string()))?;
+    let mut performer = BlockingFolder::new(folder.to_owned());
+    let (mut out, mut doing) = (Vec::new(), VecDeque::new());
+    opener.start(&mut out);
+    loop {
+        for output in out.drain(..) {
+            match output {
+                OpeningOutput::Do { operation, effect } => doing.push_back((operation, effect)),
+                OpeningOutput::Opened(mut opened) => {
+                    make_ready(&mut opened, &mut performer);
+                    return Ok(*opened);
+                }
+                OpeningOutput::Refused(reason) => return Err(refused(reason.to_string())),
+            }
+        }
+        let Some((operation, effect)) = doing.pop_front() else {
+            return Err(refused("opening it came to no end, which is our own fault: please report this".to_owned()));
+        };
+        opener.completed(operation, &performer.perform(&effect), &mut out);
+    }
+}
+
+/// Carries out what a shard does first, so that it has room for what is published from the first request on. What is left after
+/// a while is left to its core.
+fn make_ready(opened: &mut OpenedShard, performer: &mut BlockingFolder) {
+    let (mut doing, mut left) = (VecDeque::from(std::mem::take(&mut opened.effects)), Vec::new());
+    let mut effects = Vec::new();
+    let mut operations = 0;
+    while let Some(next) = doing.pop_front() {
+        match next {
+            Effect::File { operation, effect } if operations < FIRST_OPERATIONS_MAX => {
+                operations += 1;
+                let completion = performer.perform(&effect);
+                // No time has passed for a shard that nobody has asked anything yet.
+                opened.shard.handle(Now::default(), Event::FileDone { operation, completion }, &mut effects);
+                doing.extend(effects.drain(..));
+            }
+            other => left.push(other),
+        }
+    }
+    opened.effects = left;
+}
+
+/// The files of a shard's folder that are ours, with their sizes. Others are left alone, with a warning each start.
+fn list(folder: &Path) -> io::Result<Vec<(FileName, u64)>> {
+    let (mut files, mut foreign) = (Vec::new(), Vec::new());
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let facts = entry.metadata()?;
+        match entry.file_name().to_str().and_then(parse).filter(|_| facts.is_file()) {
+            Some(file) => files.push((file, facts.len())),
+            None => foreign.push(entry.file_name().to_string_lossy().into_owned()),
+        }
+    }
+    if let Some(example) = foreign.first() {
+        let count = foreign.len();
+        tracing::warn!(folder = %folder.display(), count, example, "files that are none of ours are left alone");
+    }
+    files.sort_unstable();
+    Ok(files)
+}
+
+fn read_slot(folder: &Path, slot: SlotName) -> io::Result<Option<Bytes>> {
+    match fs::read(folder.join(text_of(FileName::Slot(slot)))) {
+        Ok(bytes) => Ok(Some(Bytes::from(bytes))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn warn_of_folders(directory: &DataDirectory) {
+    let Ok(entries) = fs::read_dir(&directory.path) else { return };
+    for entry in entries.flatten() {
+        let shard = entry.file_name().to_str().and_then(parse_folder);
+        if shard.is_some_and(|shard| shard.0 >= directory.shards()) {
+            tracing::warn!(folder = %entry.path().display(), shards = directory.shards(), "the folder of a shard that this directory does not have is left alone");
+        }
+    }
+}
+
+/// Tells a person what each shard recovered.
+pub(crate) fn tell(directory: &DataDirectory, opening: &Opening) {
+    let mut all = OpeningReport::default();
+    for opened in &opening.shards {
+        let (id, report) = (opened.shard.id(), &opened.report);
+        let folder = directory.folder(id);
+        for sentence in report.findings.iter().map(|finding| sentence(finding, &folder)) {
+            tracing::warn!(shard = id.0, "{sentence}");
+        }
+        if let Some(slot) = report.damaged_slot {
+            let path = folder.join(text_of(FileName::Slot(slot)));
+            tracing::warn!(
+                shard = id.0,
+                "{} is damaged: the other checkpoint was used, this one will be written anew",
+                path.display()
+            );
+        }
+        tracing::debug!(
+            shard = id.0,
+            checkpoint = report.checkpoint,
+            topics = report.topics,
+            records = report.records,
+            groups = report.groups,
+            entries = report.entries,
+            "opened a shard"
+        );
+        for (topic, file, from, end) in &report.missing {
+            let path = folder.join(text_of(FileName::Topic(*file)));
+            tracing::error!(
+                shard = id.0,
+                topic = topic.as_str(),
+                from = from.0,
+                end = end.0,
+                "{} is missing: readers are told of a gap; put it back from a copy if there is one and start again",
+                path.display()
+            );
+        }
+        for (topic, from, end) in &report.lost {
+            tracing::error!(
+                shard = id.0,
+                topic = topic.as_str(),
+                from = from.0,
+                end = end.0,
+                "records are lost: readers are told of a gap"
+            );
+        }
+        all.topics += report.topics;
+        all.records += report.records;
+        all.groups += report.groups;
+        all.entries += report.entries;
+    }
+    tracing::info!(
+        directory = %directory.path.display(),
+        shards = opening.shards.len(),
+        topics = all.topics,
+        records = all.records,
+        groups = all.groups,
+        replayed_entries = all.entries,
+        took_ms = u64::try_from(opening.took.as_millis()).unwrap_or(u64::MAX),
+        "opened the data directory"
+    );
+}
+
+/// A finding as a sentence that names the file.
+pub(super) fn sentence(finding: &Finding, folder: &Path) -> String {
+    let log = |number| folder.join(text_of(FileName::Segment(number))).display().to_string();
+    match finding {
+        Finding::Cut { sequence, segment, position } => format!(
+            "the log ends with batch {sequence}, which was never wholly written: cut at byte {position} of {}; nothing that was acknowledged as durable is in it",
+            log(*segment)
+        ),
+        Finding::Hole { from, to, segment, position } => format!(
+            "the log is damaged: batches {from} up to {to}, that one not included, are lost, from byte {position} of {} on; the rest was read and no byte was deleted: look at it with `ringmain inspect`",
+            log(*segment)
+        ),
+        Finding::SegmentMissing(segment) => {
+            format!("{} is missing: put it back from a copy if there is one and start again", log(*segment))
+        }
+        Finding::SegmentHeaderDamaged(segment) => {
+            format!(
+                "the header of {} is damaged: its batches were read as far as they go on from those before",
+                log(*segment)
+            )
+        }
+        Finding::SegmentShort { segment, bytes } => {
+            format!("{} has only {bytes} bytes, fewer than its header says", log(*segment))
+        }
+        Finding::Quarantined { partition, awaited: Some(awaited), found } => format!(
+            "partition {partition} is set aside: its records end at offset {awaited} and go on at {found}; its bytes are kept in {}",
+            folder.display()
+        ),
+        Finding::Quarantined { partition, awaited: None, found } => format!(
+            "partition {partition} is set aside: it has records from offset {found} on and nothing tells which topic they are of; its bytes are kept in {}",
+            folder.display()
+        ),
+    }
+}
