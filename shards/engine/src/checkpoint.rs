@@ -29,9 +29,9 @@ struct Run {
     last: Option<Sequence>,
     /// Large tails are on their way to topic segments.
     is_storing: bool,
+    /// The image that the slot gets, and the commit batch up to which the log must be durable before that.
+    image: Option<(Checkpoint, Sequence)>,
     is_in_slot: bool,
-    /// Which image the slot gets.
-    image: u64,
 }
 
 /// What a shard remembers of its checkpoints.
@@ -49,7 +49,7 @@ pub(crate) struct Checkpointing {
     /// Valid slots: before both are, nothing can be released.
     slots_valid: usize,
     is_stopped: bool,
-    /// Images made so far.
+    /// Images taken so far; one at a time.
     images: u64,
     /// Which images the two slots have, the older one first; 0 for those that the start found.
     images_in_slots: [u64; 2],
@@ -57,6 +57,7 @@ pub(crate) struct Checkpointing {
     dropped: Vec<(u64, TopicFile)>,
     /// Files to be removed as soon as nothing is being written to topic segments.
     pub(crate) unlinks: Vec<TopicFile>,
+    pub(crate) unlinks_running: usize,
 }
 
 impl Checkpointing {
@@ -73,6 +74,7 @@ impl Checkpointing {
             images_in_slots: [0; 2],
             dropped: Vec::new(),
             unlinks: Vec::new(),
+            unlinks_running: 0,
         }
     }
 
@@ -97,6 +99,9 @@ impl Checkpointing {
     /// It did not work out: once more, later.
     fn put_off(&mut self, now: Now) {
         self.run = None;
+        if self.is_stopped {
+            return;
+        }
         self.is_wanted = true;
         self.retry_ms = Some(now.monotonic_ms + CHECKPOINT_RETRY_MS);
     }
@@ -109,6 +114,7 @@ impl Shard {
             self.begin_checkpoint(now);
         }
         self.rewrite_tails(now);
+        self.take_image(now);
         self.write_slot();
     }
 
@@ -120,7 +126,8 @@ impl Shard {
         }
         // What else it may wait for comes with an event of its own.
         checkpointing.retry_ms = None;
-        if checkpointing.is_stopped || !log.slots.is_ready() {
+        // A file that is being removed may have the name of one that is to be made.
+        if checkpointing.is_stopped || !log.slots.is_ready() || checkpointing.unlinks_running > 0 {
             return;
         }
         let grown = checkpointing.bytes_found + log.stats.commit_bytes - checkpointing.bytes_before;
@@ -135,14 +142,16 @@ impl Shard {
         let (jobs, rewrites) = self.divide_tails();
         let Some(log) = &mut self.log else { return };
         let is_storing = !jobs.is_empty() && log.segments.begin(jobs, now.unix_us, &mut log.segment_outputs);
-        let run = Run { position, rewrites, last: None, is_storing, is_in_slot: false, image: 0 };
+        let run = Run { position, rewrites, last: None, is_storing, image: None, is_in_slot: false };
         log.checkpointing.run = Some(run);
     }
 
     /// Which tails move to topic segments, and which are written again.
     fn divide_tails(&self) -> (Vec<StoreJob>, VecDeque<(PartitionRef, Offset, Offset)>) {
         let Some(log) = &self.log else { return Default::default() };
-        let logged = self.topics.values().filter(|topic| topic.is_logged() && !topic.is_ending);
+        let topics = self.topics_in_order().into_iter().map(|(_, topic)| topic);
+        // Also those whose end is not durable yet: a crash may bring them back.
+        let logged = topics.filter(|topic| topic.is_logged());
         let tails: Vec<_> = logged.filter_map(|topic| Some((topic, topic.log.tail()?))).collect();
         // So many small tails that they would fill the log by themselves are not left there.
         let mut bytes_to_store = log.settings.tail_bytes_to_store;
@@ -178,7 +187,7 @@ impl Shard {
             && let Some((partition, from, end)) = run.rewrites.front_mut()
             && bytes < TAILS_BYTES_PER_TURN
         {
-            let topic = self.topics.get(&partition.incarnation).filter(|topic| !topic.is_ending);
+            let topic = self.topics.get(&partition.incarnation);
             let batch = topic.and_then(|topic| topic.log.first_batch_from(*from)).filter(|batch| batch.base() < *end);
             let Some(batch) = batch.cloned() else {
                 run.rewrites.pop_front();
@@ -201,21 +210,35 @@ impl Shard {
         }
     }
 
-    /// Writes the slot, when everything that it relies on is durable.
-    fn write_slot(&mut self) {
+    /// Takes the image, when everything that it leaves out is durable.
+    fn take_image(&mut self, now: Now) {
         let Some(log) = &self.log else { return };
         let Some(run) = &log.checkpointing.run else { return };
-        let relies_on_more =
-            run.is_storing || !run.rewrites.is_empty() || run.last.is_some_and(|last| !log.is_durable(last));
-        if run.is_in_slot || relies_on_more {
+        let relies_on_more = run.is_storing || !run.rewrites.is_empty();
+        if run.image.is_some() || relies_on_more || run.last.is_some_and(|last| !log.is_durable(last)) {
             return;
         }
-        let checkpoint = self.image(run.position);
+        let position = run.position;
+        // What the image has, the log must have, too: the other slot may be the one that a start finds.
+        if !self.log_all_progress(now) {
+            return;
+        }
+        let image = self.image(position);
         let Some(log) = &mut self.log else { return };
-        let has_begun = log.slots.write(&checkpoint, &mut log.slot_outputs);
         log.checkpointing.images += 1;
+        let covered = log.writer.last_admitted();
         if let Some(run) = &mut log.checkpointing.run {
-            (run.is_in_slot, run.image) = (has_begun, log.checkpointing.images);
+            run.image = Some((image, covered));
+        }
+    }
+
+    /// Writes the slot, when the log has what the image has.
+    fn write_slot(&mut self) {
+        let Some(log) = &mut self.log else { return };
+        let durable = log.durable;
+        let Some(run) = log.checkpointing.run.as_mut().filter(|run| !run.is_in_slot) else { return };
+        if let Some((image, _)) = run.image.as_ref().filter(|(_, covered)| *covered <= durable) {
+            run.is_in_slot = log.slots.write(image, &mut log.slot_outputs);
         }
     }
 
@@ -230,10 +253,10 @@ impl Shard {
             groups: Vec::new(),
             segments: Vec::new(),
         };
-        for (incarnation, topic) in self.topics.iter().filter(|(_, topic)| topic.is_logged()) {
-            let partition = PartitionRef { incarnation: *incarnation, partition: 0 };
+        for (incarnation, topic) in self.topics_in_order().into_iter().filter(|(_, topic)| topic.is_logged()) {
+            let partition = PartitionRef { incarnation, partition: 0 };
             checkpoint.topics.push(TopicCreated {
-                incarnation: *incarnation,
+                incarnation,
                 name: topic.name.clone(),
                 created_us: topic.created_us,
                 partitions: 1,
@@ -263,7 +286,8 @@ impl Shard {
             }
             SlotOutput::Written { release, .. } => {
                 log.stats.checkpoints += 1;
-                let image = log.checkpointing.run.take().map_or(0, |run| run.image);
+                log.checkpointing.run = None;
+                let image = log.checkpointing.images;
                 log.checkpointing.images_in_slots = [log.checkpointing.images_in_slots[1], image];
                 log.checkpointing.slots_valid += 1;
                 if let Some(position) = release {
@@ -322,6 +346,9 @@ impl Shard {
         };
         for file in files {
             log.loads.forget(file);
+            // A name that was given up has been made again.
+            log.checkpointing.dropped.retain(|(_, dropped)| *dropped != file);
+            log.checkpointing.unlinks.retain(|dropped| *dropped != file);
         }
         topic.log.add_segments(stored.segments, &mut self.bytes);
         let start = topic.log.log_start();
@@ -351,6 +378,7 @@ impl Shard {
                 continue;
             }
             log.loads.forget(file);
+            log.checkpointing.unlinks_running += 1;
             log.operate(Machine::Unlink, FileEffect::Unlink { file: FileName::Topic(file) }, effects);
         }
     }

@@ -35,7 +35,8 @@ impl Topic {
         next_epoch: &mut u64,
         can_log: bool,
     ) -> Result<&mut Group, Refusal> {
-        if self.is_logged() && !can_log && !self.groups.contains_key(&name) {
+        let is_begun = self.groups.get(&name).is_some_and(Group::is_begun);
+        if self.is_logged() && !can_log && !is_begun {
             return Err(storage_failed());
         }
         if !self.groups.contains_key(&name) && self.groups.len() >= GROUPS_PER_TOPIC_MAX {
@@ -291,10 +292,14 @@ impl Shard {
             Lookup::Lost(_, end) => end,
             Lookup::Nothing => topic.log.log_start().offset(),
         };
-        let high_water = topic.log.high_water().offset();
+        let (high_water, is_logged) = (topic.log.high_water().offset(), topic.is_logged());
         let group = topic.groups.get_mut(name).ok_or_else(|| Refusal::group_not_found(name.as_str()))?;
         group.seek(self.next_epoch, target);
         self.next_epoch += 1;
+        if is_logged {
+            // What a crash would take back gives nothing out.
+            group.suspend();
+        }
         group.list(partition.incarnation, &mut self.listed_groups);
         let news = MemberNews::Moved { epoch: group.epoch(), next: target };
         effects.extend(group.members().map(|to| Effect::Tell { to, news }));

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use ringmain_model::limit::{TAIL_BYTES_TO_STORE, TAILS_BYTES_MAX};
+use ringmain_model::limit::{EPOCHS_PER_SEGMENT_BITS, TAIL_BYTES_TO_STORE, TAILS_BYTES_MAX};
 use ringmain_model::{Incarnation, Offset, ShardId, TopicName};
 use ringmain_wal::{
     Completion, Effect as FileEffect, FileName, Finding, LogOpener, LogSettings, LogWriter, OpenOutput, OpenRefused,
@@ -220,6 +220,8 @@ impl ShardOpener {
         let mut report = std::mem::take(&mut self.report);
         shard.replayed(std::mem::take(&mut self.replay), &self.storage, &self.topic_files, &mut report);
         let (mut log_outputs, mut slot_outputs) = (Vec::new(), Vec::new());
+        // Each start makes segments with numbers of their own before a group gives anything out.
+        shard.next_epoch = shard.next_epoch.max(opened.next_number.0 << EPOCHS_PER_SEGMENT_BITS);
         for finding in &report.findings {
             shard.set_aside(finding);
         }
@@ -251,7 +253,7 @@ impl ShardOpener {
                 None => {}
             }
         }
-        for topic in shard.topics.values() {
+        for (_, topic) in shard.topics_in_order() {
             log.drop_files(topic.log.dropped.clone());
         }
     }
@@ -279,6 +281,7 @@ impl Shard {
 
     /// The topics of the shard, for the placement tables of a start.
     pub fn placements(&self) -> impl Iterator<Item = (&TopicName, Incarnation)> {
-        self.names.iter().map(|(name, incarnation)| (name, *incarnation))
+        let living = self.topics_in_order().into_iter().filter(|(_, topic)| !topic.is_ending);
+        living.map(|(incarnation, topic)| (&topic.name, incarnation))
     }
 }

@@ -86,8 +86,10 @@ impl Shard {
         files: &BTreeSet<TopicFile>,
         report: &mut OpeningReport,
     ) {
-        for (incarnation, topic) in &mut self.topics {
-            let partition = PartitionRef { incarnation: *incarnation, partition: 0 };
+        let order: Vec<_> = self.topics_in_order().into_iter().map(|(incarnation, _)| incarnation).collect();
+        for incarnation in order {
+            let Some(topic) = self.topics.get_mut(&incarnation) else { continue };
+            let partition = PartitionRef { incarnation, partition: 0 };
             let records = replay.records.remove(&partition).unwrap_or_default();
             let marks = replay.marks.get(&partition);
             let found_end = records.values().map(RecordBatch::end).max().unwrap_or_default();

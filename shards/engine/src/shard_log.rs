@@ -62,7 +62,7 @@ pub(crate) struct ShardLog {
     /// In the order of the log.
     awaiting: VecDeque<(Sequence, Awaiting)>,
     /// Everything up to this batch is durable.
-    durable: Sequence,
+    pub(crate) durable: Sequence,
     /// Partitions of logged topics with an open batch.
     pub(crate) dirty: Vec<PartitionRef>,
     /// Groups whose progress the log does not have, and when it is to get it.
@@ -85,6 +85,11 @@ impl ShardLog {
         slots: SlotWriter,
         checkpointing: Checkpointing,
     ) -> Self {
+        // Else each checkpoint would make the log grow by so much that the next one is due.
+        assert!(
+            settings.tails_bytes_max < settings.checkpoint_bytes,
+            "tails leave room in a checkpoint's share of the log"
+        );
         let durable = Sequence(writer.durable_position().next.0.saturating_sub(1));
         Self {
             settings,
@@ -242,7 +247,8 @@ impl Shard {
             Some(Machine::Segments(own)) => log.segments.completed(own, completion, &mut log.segment_outputs),
             Some(Machine::Load(place)) => self.loaded(now, place, completion, effects),
             Some(Machine::Scan(place, own)) => self.scanned(now, place, own, completion, effects),
-            Some(Machine::Unlink) | None => {}
+            Some(Machine::Unlink) => log.checkpointing.unlinks_running -= 1,
+            None => {}
         }
     }
 
@@ -283,6 +289,7 @@ impl Shard {
                 }
             }
             LogOutput::Poisoned(failure) => self.poison(failure, effects),
+            LogOutput::Full(_) if log.is_poisoned() => {}
             LogOutput::Full(failure) => {
                 log.retry_ms = Some(now.monotonic_ms + LOG_RETRY_MS);
                 effects.push(Effect::StorageNews(StorageNews::Full(failure)));
@@ -346,7 +353,9 @@ impl Shard {
                 | Awaiting::Reply { to, .. } => effects.push(unknown(to)),
             }
         }
-        for topic in self.topics.values_mut().filter(|topic| topic.is_logged()) {
+        let order: Vec<_> = self.topics_in_order().into_iter().map(|(incarnation, _)| incarnation).collect();
+        for incarnation in order {
+            let Some(topic) = self.topics.get_mut(&incarnation).filter(|topic| topic.is_logged()) else { continue };
             effects.extend(topic.log.give_up_unsynced().into_iter().map(|waiting| unknown(waiting.origin)));
             for group in topic.groups.values_mut() {
                 effects.extend(group.take_answers().into_iter().map(|(to, _)| unknown(to)));
@@ -412,9 +421,14 @@ impl Shard {
     fn log_progress(&mut self, now: Now) {
         let Some(log) = &mut self.log else { return };
         let is_due = log.progress_due_ms.is_some_and(|due_ms| due_ms <= now.monotonic_ms);
-        if !is_due && !log.is_progress_urgent {
-            return;
+        if is_due || log.is_progress_urgent {
+            self.log_all_progress(now);
         }
+    }
+
+    /// Appends the progress of groups that the log does not have; says whether it has all now.
+    pub(crate) fn log_all_progress(&mut self, now: Now) -> bool {
+        let Some(log) = &mut self.log else { return false };
         (log.progress_due_ms, log.is_progress_urgent) = (None, false);
         for (incarnation, name) in std::mem::take(&mut log.unlogged_groups) {
             let Some(topic) = self.topics.get_mut(&incarnation).filter(|topic| !topic.is_ending) else { continue };
@@ -437,5 +451,6 @@ impl Shard {
                 }
             }
         }
+        self.log.as_ref().is_some_and(|log| log.unlogged_groups.is_empty())
     }
 }

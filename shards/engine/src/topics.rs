@@ -1,6 +1,7 @@
 //! Topics come, are told of, and go; every core hears of it before the asker does. On the core that owns the shard.
 
-use hashbrown::HashMap;
+use std::collections::BTreeMap;
+
 use ringmain_model::limit::TOPICS_PER_SHARD_MAX;
 use ringmain_model::{GroupName, Incarnation, PartitionRef, Refusal, RefusalKind, Storage, TopicConfig, TopicName};
 use ringmain_wal::{Entry, TopicCreated};
@@ -19,7 +20,8 @@ pub(crate) struct Topic {
     pub(crate) config: TopicConfig,
     pub(crate) created_us: i64,
     pub(crate) log: PartitionLog,
-    pub(crate) groups: HashMap<GroupName, Group>,
+    /// In order, so that what they do together is the same in each run of a seed.
+    pub(crate) groups: BTreeMap<GroupName, Group>,
     /// Messages that its groups lost to retention, deleted groups included.
     pub(crate) lost: u64,
     /// Its delete is in the log and not durable yet: nobody reaches it any more.
@@ -37,9 +39,7 @@ impl Topic {
     /// How its groups stand, by name.
     pub(crate) fn group_stats(&self) -> Vec<GroupStats> {
         let high_water = self.log.high_water().offset();
-        let mut stats: Vec<_> = self.groups.values().map(|group| group.stats(high_water)).collect();
-        stats.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-        stats
+        self.groups.values().map(|group| group.stats(high_water)).collect()
     }
 }
 
@@ -113,12 +113,19 @@ impl Shard {
             config,
             created_us,
             log,
-            groups: HashMap::new(),
+            groups: BTreeMap::new(),
             lost: 0,
             is_ending: false,
             is_set_aside: false,
         };
         self.topics.insert(incarnation, topic);
+    }
+
+    /// All topics, in an order that is the same in each run of a seed.
+    pub(crate) fn topics_in_order(&self) -> Vec<(Incarnation, &Topic)> {
+        let mut topics: Vec<_> = self.topics.iter().map(|(incarnation, topic)| (*incarnation, topic)).collect();
+        topics.sort_unstable_by_key(|(incarnation, _)| *incarnation);
+        topics
     }
 
     /// The topic, unless its end has begun.
@@ -203,8 +210,8 @@ impl Shard {
     }
 
     pub(crate) fn list(&self, origin: Origin, effects: &mut Vec<Effect>) {
-        let living = self.topics.iter().filter(|(_, topic)| !topic.is_ending);
-        let stats = living.filter_map(|(incarnation, _)| self.stats_of(*incarnation)).collect();
+        let living = self.topics_in_order().into_iter().filter(|(_, topic)| !topic.is_ending);
+        let stats = living.filter_map(|(incarnation, _)| self.stats_of(incarnation)).collect();
         effects.push(Effect::Reply { to: origin, reply: Reply::Listed(stats) });
     }
 

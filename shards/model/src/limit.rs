@@ -156,6 +156,10 @@ pub const MEMBER_IN_FLIGHT_MAX: u32 = 65_536;
 /// Bytes given to a member that its connection has not sent. Answer: the next messages go to others, or wait.
 pub const MEMBER_UNSENT_BYTES_MAX: usize = 256 << 10;
 
+/// A start counts the epochs of its groups from its first log segment's number, moved up by so many bits: deleted groups have used
+/// epochs that nothing tells of any more. A segment has room for fewer than that, and clients' numbers have 53 bits.
+pub const EPOCHS_PER_SEGMENT_BITS: u32 = 20;
+
 /// Fetches of one group that wait for messages. Answer: 503 busy.
 pub const GROUP_PULLS_MAX: usize = 4096;
 

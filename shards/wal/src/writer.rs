@@ -390,6 +390,12 @@ impl LogWriter {
         active + self.preparer.ready.iter().map(|segment| segment.bytes - BLOCK_BYTES).sum::<u64>()
     }
 
+    /// The commit batch of the last entry that was admitted.
+    #[must_use]
+    pub fn last_admitted(&self) -> Sequence {
+        if self.open.is_empty() { Sequence(self.sequence.0.saturating_sub(1)) } else { self.sequence }
+    }
+
     /// Whether a batch is being written or waits for that: what comes now gathers in the open one.
     #[must_use]
     pub fn is_writing(&self) -> bool {

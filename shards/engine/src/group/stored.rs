@@ -50,6 +50,11 @@ impl Group {
         self
     }
 
+    /// It gives out nothing before what has just changed is stored.
+    pub(crate) fn suspend(&mut self) {
+        self.is_begun = false;
+    }
+
     /// It is stored now.
     pub(crate) fn begin(&mut self) {
         self.is_begun = true;

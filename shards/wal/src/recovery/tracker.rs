@@ -77,7 +77,8 @@ impl Tracker {
             Some(end) => Some(*end),
             None if is_known => Some(Offset(0)),
             // A checkpoint may be ahead of the log and have forgotten a topic that is deleted further on.
-            None if !self.has_hole => Some(base),
+            // Not all of its records need be here.
+            None if !self.has_hole => return Verdict::Replay,
             None => None,
         };
         // Records may come again, when a small tail was copied to the log's head; they may not leave some out.

@@ -11,6 +11,9 @@ use crate::recovery::Opened;
 use crate::segment::SegmentHeader;
 use crate::writer::{LogOutput, LogSettings, NotAdmitted, Segment};
 
+/// What the system answers when there is no file of that name.
+const NOT_THERE: Failure = Failure::System(2);
+
 /// The steps of making a segment; an old one begins at `TakeName`, a new one at `Allocate`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
@@ -242,6 +245,8 @@ impl Preparer {
     fn failed(&mut self, mut job: Job, failure: Failure, out: &mut Vec<LogOutput>) -> Result<(), Failure> {
         match job.step {
             Step::SyncTaken | Step::SyncGiven | Step::SyncSetAside => return Err(failure),
+            // A name that is not there was taken after all, when an earlier try was said to have failed.
+            Step::TakeName { .. } | Step::Drop { .. } | Step::SetAside { .. } if failure == NOT_THERE => return Ok(()),
             // The file is where it was and nothing depends on it.
             Step::TakeName { old } | Step::Drop { old } | Step::SetAside { old } => self.free.push_back(old),
             Step::Allocate | Step::Fill { .. } | Step::Header | Step::Sync | Step::GiveName | Step::Discard => {

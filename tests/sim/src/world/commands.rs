@@ -1,0 +1,171 @@
+//! What clients ask: topics, publishes, reads, interest. Chance chooses.
+
+use ringmain_engine::{AnswerWhen, Command, Event, Interest, Origin};
+use ringmain_model::{CoreId, Incarnation, Offset, PartitionRef, Refusal, Retention, Storage, TopicConfig, TopicName};
+
+use super::{Asked, CORES, World};
+use crate::model::{Check, Standing, message};
+use crate::sabotage::Sabotage;
+
+/// Topics that are made to live side by side.
+const TOPICS_MAX: usize = 4;
+const NAMES: [&str; 6] = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"];
+
+pub(super) fn partition(life: u64) -> PartitionRef {
+    PartitionRef { incarnation: Incarnation(life), partition: 0 }
+}
+
+/// The error that only a name of ours could bring.
+fn bad_name(error: impl std::fmt::Display) -> String {
+    format!("a name of the simulation is bad: {error}")
+}
+
+pub(super) fn refusal_text(refusal: &Refusal) -> String {
+    format!("refused {}", refusal.kind.code())
+}
+
+impl World {
+    /// Asks, on behalf of nobody in particular, and says the request's number.
+    pub(super) fn ask(&mut self, core: u16, command: Command, asked: Asked) -> Check<u64> {
+        let request = self.next_request;
+        self.next_request += 1;
+        self.trace.note(format!("ask {request}: {asked:?}"));
+        self.asked.insert(request, asked);
+        let origin = Origin { core: CoreId(core), asker: 0, request };
+        self.give(Event::Asked { origin, command })?;
+        Ok(request)
+    }
+
+    pub(super) fn any_core(&mut self) -> u16 {
+        self.chance.below(u64::from(CORES)) as u16
+    }
+
+    /// A topic that may be there; seldom one that is no more.
+    pub(super) fn any_life(&mut self) -> Option<u64> {
+        let is_stale = self.chance.one_in(40);
+        let lives = self.model.lives.iter();
+        let lives = lives.filter(|(_, life)| is_stale || (life.may_be_there() && life.deletion == Standing::Never));
+        let lives: Vec<_> = lives.map(|(life, _)| *life).collect();
+        (!lives.is_empty()).then(|| lives[self.chance.index(lives.len())])
+    }
+
+    pub(super) fn ask_something(&mut self) -> Check {
+        let there = self.model.lives.values().filter(|life| life.may_be_there()).count();
+        if there == 0 || (there < TOPICS_MAX && self.chance.one_in(12)) {
+            return self.ask_create();
+        }
+        match self.chance.below(100) {
+            0..2 => self.ask_delete(),
+            2..45 => {
+                let count = if self.chance.one_in(6) { 1 + self.chance.below(12) } else { 1 };
+                let Some(life) = self.any_life() else { return Ok(()) };
+                (0..count).try_for_each(|_| self.ask_publish(life).map(|_| ()))
+            }
+            45..53 => self.ask_read(),
+            53..55 => self.ask_stat(),
+            55..58 => self.ask_interest(),
+            58 => {
+                let core = self.any_core();
+                self.ask(core, Command::List, Asked::List).map(|_| ())
+            }
+            _ => self.ask_group(),
+        }
+    }
+
+    fn ask_create(&mut self) -> Check {
+        let name = TopicName::new(self.chance.pick(&NAMES)).map_err(bad_name)?;
+        let is_wal = self.plan.has_wal && !self.chance.one_in(5);
+        let storage = if is_wal { Storage::Wal } else { Storage::Memory };
+        let retention = Retention {
+            max_messages: self.chance.pick(&[5, 40, 1000, 1 << 40, 1 << 40]),
+            max_bytes: self.chance.pick(&[3_000, 60_000, 1 << 50, 1 << 50, 1 << 50]),
+        };
+        let config = TopicConfig { storage, retention, ack_wait_ms: self.chance.pick(&[100, 1_000, 30_000]) };
+        let incarnation = self.chance.number();
+        self.model.create_asked(incarnation, name.clone(), config);
+        let command = Command::Create { name, config, incarnation: Incarnation(incarnation) };
+        let core = self.any_core();
+        self.ask(core, command, Asked::Create { life: incarnation }).map(|_| ())
+    }
+
+    fn ask_delete(&mut self) -> Check {
+        let Some(life) = self.any_life() else { return Ok(()) };
+        let name = self.model.life(life)?.name.clone();
+        // The name may be another life's by now.
+        let holder = self
+            .model
+            .lives
+            .iter()
+            .find(|(_, life)| life.name == name && life.may_be_there() && life.deletion == Standing::Never);
+        let holder = holder.map(|(life, _)| *life);
+        let request = self.next_request;
+        let mut was_sure = false;
+        if let Some(life) = holder {
+            let life = self.model.life(life)?;
+            was_sure = life.is_sure();
+            (life.deletion, life.deletion_request) = (Standing::Asked, request);
+        }
+        let core = self.any_core();
+        self.ask(core, Command::Delete { name }, Asked::Delete { life: holder, was_sure })?;
+        if self.plan.sabotage == Some(Sabotage::UnlinkedEarly)
+            && let Some(life) = holder
+        {
+            self.unlink_early(life);
+        }
+        Ok(())
+    }
+
+    pub(super) fn ask_publish(&mut self, life: u64) -> Check<u64> {
+        let id = self.model.publishes.len() as u64;
+        let bytes_max = if self.chance.one_in(6) { self.sizes.payload_max } else { 600 };
+        let bytes = self.chance.below(bytes_max) as usize;
+        let message = message(id, bytes, &mut self.chance);
+        self.model.publish_asked(life, message.clone());
+        let was_sure = self.model.life(life)?.is_sure();
+        let is_durable = !self.chance.one_in(5);
+        let answer = if is_durable { AnswerWhen::Durable } else { AnswerWhen::Appended };
+        let command = Command::Publish { partition: partition(life), message, answer };
+        let core = self.any_core();
+        self.ask(core, command, Asked::Publish { life, id, is_durable, was_sure })
+    }
+
+    fn ask_read(&mut self) -> Check {
+        let Some(life) = self.any_life() else { return Ok(()) };
+        let of_life = self.model.life(life)?;
+        let (start, visible_end) = (of_life.log_start_max, of_life.visible_end);
+        let from = match self.chance.below(4) {
+            0 => 0,
+            1 => start,
+            _ => self.chance.below(visible_end + 3),
+        };
+        let command = Command::Read {
+            partition: partition(life),
+            from: Offset(from),
+            bytes_max: self.chance.pick(&[1, 3_000, 100_000]),
+            records_max: self.chance.pick(&[1, 10, 1000]),
+            following: self.chance.one_in(3),
+        };
+        let core = self.any_core();
+        self.ask(core, command, Asked::Read { life, from: Offset(from), visible_end }).map(|_| ())
+    }
+
+    fn ask_stat(&mut self) -> Check {
+        let Some(life) = self.any_life() else { return Ok(()) };
+        let visible_end = self.model.life(life)?.visible_end;
+        let command = Command::Stat { incarnation: Incarnation(life) };
+        let core = self.any_core();
+        self.ask(core, command, Asked::Stat { life, visible_end }).map(|_| ())
+    }
+
+    fn ask_interest(&mut self) -> Check {
+        let Some(life) = self.any_life() else { return Ok(()) };
+        let core = self.any_core();
+        let wanted = !self.chance.one_in(3);
+        if wanted {
+            self.model.life(life)?.interest.entry(core).or_insert(None);
+        }
+        let interest = Interest { wanted, subscribers: u32::from(wanted) };
+        let command = Command::Interest { partition: partition(life), interest };
+        self.ask(core, command, Asked::Interest { life, core, wanted }).map(|_| ())
+    }
+}
