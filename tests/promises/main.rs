@@ -14,13 +14,13 @@
 mod broker;
 mod chance;
 mod data_directory;
-mod stored_directory;
 mod deadline;
 mod events;
 mod http;
 mod plenty;
 mod proxy;
 mod reader;
+mod stored_directory;
 mod wal_disks;
 mod websocket;
 

@@ -3,9 +3,10 @@
 
 use crate::broker::Broker;
 use crate::chance::{Chance, scaled};
-use crate::stored_directory::{Batch, Bytes, DataDirectory, Everything};
 use crate::deadline::wait_until;
+use crate::stored_directory::{Batch, Bytes, DataDirectory, Everything};
 use std::collections::BTreeMap;
+use std::fs;
 
 const TOPICS: [&str; 3] = ["a", "b", "c"];
 const MESSAGES: u64 = 12;
@@ -104,7 +105,7 @@ fn a_log_that_is_shorter_is_told() {
     for length in [last.position, last.position + 10, last.position + last.length - 1, last.position + 4096] {
         let data = written.copy();
         let file = data.path().join(last.file.strip_prefix(written.path()).unwrap());
-        std::fs::OpenOptions::new().write(true).open(file).unwrap().set_len(length).unwrap();
+        fs::OpenOptions::new().write(true).open(file).unwrap().set_len(length).unwrap();
         let broker = data.start();
         let is_whole = length >= last.position + last.length;
         expect_whole(&broker, "a", MESSAGES);
@@ -141,34 +142,67 @@ fn a_hole_in_the_middle_is_told_and_touches_no_other_topic() {
 }
 
 #[test]
-fn what_is_published_after_a_hole_is_there_after_a_kill() {
+fn a_topic_with_a_hole_takes_nothing_more_and_may_be_replaced() {
     let written = written();
     let hole = batch_with(&written.batches(), "b", 4);
     let data = written.copy();
     let file = data.path().join(hole.file.strip_prefix(written.path()).unwrap());
     Bytes::of(&file).unwrap().flip(hole.position + 30, 0);
-    let mut published: BTreeMap<&str, Vec<(u64, Vec<u8>)>> = BTreeMap::new();
     for round in 0..3 {
         let broker = data.start();
-        for topic in TOPICS {
-            for (offset, bytes) in published.get(topic).into_iter().flatten() {
-                let found = broker.everything(topic, *offset).messages;
-                assert_eq!(
-                    found.first(),
-                    Some(&(*offset, bytes.clone())),
-                    "{topic}, start {round}: an answered publish"
-                );
-            }
-            let bytes = format!("{topic} after start {round}").into_bytes();
-            let offset = broker.publish(topic, &bytes);
-            assert!(
-                offset >= MESSAGES,
-                "{topic} {offset} was published before, with other bytes, and may have been read"
-            );
-            published.entry(topic).or_default().push((offset, bytes));
+        for topic in ["a", "c"] {
+            expect_whole(&broker, topic, MESSAGES + round);
+            assert_eq!(broker.publish(topic, &payload(topic, MESSAGES + round)), MESSAGES + round);
         }
-        drop(broker);
+        // An offset that was given out before must not have other bytes now.
+        let refused = broker.request("POST", "/topics/b/publish", &[], b"x").expect_error(503, "storage_failed");
+        assert!(refused.text().contains("damaged"), "{}", refused.text());
+        assert_eq!(broker.everything("b", 0).offsets(), [0, 1, 2, 3]);
     }
+    let broker = data.start();
+    broker.delete_topic("b");
+    broker.create_logged_topic("b");
+    assert_eq!(broker.publish("b", &payload("b", 0)), 0);
+    drop(broker);
+    for _ in 0..2 {
+        let broker = data.start();
+        expect_whole(&broker, "b", 1);
+        expect_whole(&broker, "a", MESSAGES + 3);
+        expect_whole(&broker, "c", MESSAGES + 3);
+    }
+}
+
+#[test]
+#[ignore = "a topic that was set aside is forgotten when checkpoints have passed the hole"]
+fn what_is_published_after_a_hole_outlives_the_log_around_it() {
+    let written = written();
+    let hole = batch_with(&written.batches(), "b", 4);
+    let data = written.copy();
+    let file = data.path().join(hole.file.strip_prefix(written.path()).unwrap());
+    Bytes::of(&file).unwrap().flip(hole.position + 30, 0);
+    // Enough that checkpoints release the log in which the hole is.
+    let count = 700;
+    for round in 0..2 {
+        let broker = data.start();
+        broker.create_logged_topic(&format!("large{round}"));
+        for _ in 0..count {
+            broker.publish(&format!("large{round}"), &[b'x'; 200_000]);
+        }
+    }
+    let broker = data.start();
+    assert_eq!(broker.everything("b", 0).offsets(), [0, 1, 2, 3]);
+    broker.request("POST", "/topics/b/publish", &[], b"x").expect_error(503, "storage_failed");
+    for topic in ["a", "c"] {
+        expect_whole(&broker, topic, MESSAGES);
+    }
+    for round in 0..2 {
+        assert_eq!(broker.stats(&format!("large{round}"))["message_count"], count);
+    }
+    let kept = fs::read_dir(file.parent().unwrap()).unwrap();
+    let kept = kept.filter_map(|entry| fs::read(entry.unwrap().path()).ok());
+    let wanted = payload("b", 9);
+    let is_kept = kept.into_iter().any(|bytes| bytes.windows(wanted.len()).any(|part| part == wanted));
+    assert!(is_kept, "bytes of a topic that was set aside are deleted by nobody but a person");
 }
 
 #[test]

@@ -1,17 +1,14 @@
 //! Promise: what is damaged in a topic's segments is told as a gap and logged; the rest of the topic, and all other topics, are served.
 
 use crate::broker::Broker;
-use crate::stored_directory::{Bytes, DataDirectory, Everything};
 use crate::deadline::wait_until;
-use crate::http::Connection;
+use crate::stored_directory::{Bytes, DataDirectory, Everything};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const SEGMENT: &[u8; 8] = b"RMTOPSEG";
 
-/// Bytes of a message, and how many are published in one request.
-const MESSAGE_BYTES: usize = 32 << 10;
-const TOGETHER: u64 = 64;
+const MESSAGE_BYTES: usize = 100_000;
 
 fn payload(topic: &str, number: u64) -> Vec<u8> {
     let mut bytes = format!("{topic} {number} ").into_bytes();
@@ -19,35 +16,28 @@ fn payload(topic: &str, number: u64) -> Vec<u8> {
     bytes
 }
 
-fn publish(connection: &mut Connection, topic: &str, first: u64) {
-    let mut body = Vec::new();
-    for number in first..first + TOGETHER {
-        body.extend((MESSAGE_BYTES as u32).to_le_bytes());
-        body.extend(payload(topic, number));
-    }
-    let headers = [("Content-Type", "application/vnd.ringmain.batch")];
-    connection.send_request("POST", &format!("/topics/{topic}/publish"), &headers, &body);
-    let answer = connection.response_to("POST").expect(202).data();
-    assert_eq!(answer["first_offset"], first);
-}
-
 /// Two topics, each with several sealed segments, of a broker that was killed; and how many messages each has.
 fn written() -> (DataDirectory, u64) {
     let data = DataDirectory::new();
-    let broker =
-        data.setup().flag("--shards", 1).flag("--wal-segment-size", 8 << 20).flag("--wal-max-segments", 100).start();
-    let mut connection = broker.connect();
+    let broker = start(&data);
     broker.create_logged_topic("a");
     broker.create_logged_topic("b");
     broker.create_logged_topic("small");
     broker.publish_numbers("small", 0..10);
     let mut count = 0;
     wait_until("topic segments are there", || {
-        publish(&mut connection, "a", count);
-        publish(&mut connection, "b", count);
-        count += TOGETHER;
+        for _ in 0..20 {
+            ["a", "b"].iter().for_each(|topic| assert_eq!(broker.publish(topic, &payload(topic, count)), count));
+            count += 1;
+        }
         segments(&data, "a").len() >= 3 && segments(&data, "b").len() >= 3
     });
+    // The checkpoint that names them, or another one: what no checkpoint names is nothing.
+    let checkpoints = || -> u64 {
+        data.marked(b"RMSLOT\0\0").iter().map(|slot| Bytes::of(slot).unwrap().number(24, 8)).max().unwrap()
+    };
+    let before = checkpoints();
+    wait_until("a checkpoint names them", || checkpoints() > before || checkpoints() > 2);
     drop(broker);
     (data, count)
 }
@@ -59,8 +49,9 @@ fn segments(data: &DataDirectory, topic: &str) -> Vec<(u64, PathBuf)> {
         .into_iter()
         .filter_map(|path| {
             let bytes = Bytes::of(&path)?;
-            (bytes.text(80, topic.len() + 1)? == [topic.as_bytes(), b"\0"].concat())
-                .then(|| (bytes.number(24, 8), path))
+            let is_its_own =
+                bytes.number(80, 2) == topic.len() as u64 && bytes.text(82, topic.len())? == topic.as_bytes();
+            is_its_own.then(|| (bytes.number(24, 8), path))
         })
         .collect();
     segments.sort();
@@ -105,7 +96,8 @@ fn index(path: &Path) -> u64 {
 }
 
 fn start(data: &DataDirectory) -> Broker {
-    data.setup().flag("--shards", 1).flag("--wal-segment-size", 8 << 20).flag("--wal-max-segments", 100).start()
+    let setup = data.setup().flag("--shards", 1).flag("--wal-segment-size", 4 << 20);
+    setup.flag("--wal-max-segments", 100).start()
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Promise: one damaged checkpoint costs nothing; two refuse to start, say how to look at them, and change nothing. So does whatever a newer
 //! program wrote. Files that are none of the broker's are left alone.
 
-use crate::stored_directory::{Bytes, DataDirectory};
 use crate::deadline::wait_until;
+use crate::stored_directory::{Bytes, DataDirectory};
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -113,7 +113,7 @@ fn what_a_newer_program_wrote_is_refused_and_left_as_it_is() {
         let data = written.copy();
         let slot = Bytes::of(&data.marked(SLOT)[index]).unwrap();
         make_newer(&slot, slot.number(16, 8) as usize);
-        expect_refusal_that_changes_nothing(&data, &["newer", "nothing was changed"]);
+        expect_refusal_that_changes_nothing(&data, &["slot", "version 2"]);
     }
     for index in 0..written.marked(LOG).len() {
         let data = written.copy();

@@ -1,9 +1,9 @@
 //! Promise: messages of the largest size are stored from the first moment on a fresh directory; the limit may be raised as far as the log can
 //! hold a message, and no further.
 
-use crate::stored_directory::{DataDirectory, expect_refusal, serve};
 use crate::deadline::wait_until;
 use crate::http::request_bytes;
+use crate::stored_directory::{DataDirectory, expect_refusal, serve};
 use std::thread;
 
 const MIB: usize = 1 << 20;

@@ -2,8 +2,8 @@
 //! is not ready and says why; and the next start has all that was answered.
 
 use crate::broker::{Broker, topic_path};
-use crate::stored_directory::{BLOCK, DataDirectory};
 use crate::deadline::wait_until;
+use crate::stored_directory::{BLOCK, DataDirectory};
 use crate::wal_disks::{Disk, FileSystem, in_own_mounts};
 use serde_json::json;
 use std::fs;

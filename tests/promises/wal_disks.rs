@@ -6,7 +6,10 @@ use std::fs;
 use std::io::{ErrorKind, Write as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+
+/// How long a disk may be frozen.
+pub(crate) const FROZEN_SECONDS_MAX: u64 = 20;
 
 /// Runs a test of this program once more, in a process of its own that has mounts of its own. Whether this is that process.
 pub(crate) fn in_own_mounts(test: &str) -> bool {
@@ -20,7 +23,7 @@ pub(crate) fn in_own_mounts(test: &str) -> bool {
     );
     let mut command = Command::new("unshare");
     command.args(["--mount", "--propagation", "private"]).arg(std::env::current_exe().unwrap());
-    command.args(["--exact", test, "--nocapture"]).env(ALONE, test).stdin(Stdio::null());
+    command.args(["--exact", test, "--include-ignored", "--nocapture"]).env(ALONE, test).stdin(Stdio::null());
     let output = command.output().unwrap_or_else(|error| panic!("unshare of util-linux is needed: {error}"));
     let (said, told) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{said}{told}");
@@ -54,7 +57,8 @@ pub(crate) struct Disk {
     place: PathBuf,
     ground: PathBuf,
     file_system: FileSystem,
-    is_frozen: bool,
+    /// What thaws a frozen disk, should the test not come to it.
+    thawing: Option<Child>,
     _folder: Folder,
 }
 
@@ -77,7 +81,7 @@ impl Disk {
                 run("mount", &["-o", "loop,discard", &image, &mounted]);
             }
         }
-        Self { place, ground, file_system, is_frozen: false, _folder: folder }
+        Self { place, ground, file_system, thawing: None, _folder: folder }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -89,17 +93,25 @@ impl Disk {
         fill(&self.place)
     }
 
-    /// From now on writes wait, and so does whoever ends a process that writes.
+    /// From now on writes wait, and so does whoever ends a process that writes: for [`FROZEN_SECONDS_MAX`] at most, whatever becomes
+    /// of the test, because nothing else could end what waits.
     pub(crate) fn freeze(&mut self) {
         assert_eq!(self.file_system, FileSystem::Ext4);
-        run("fsfreeze", &["--freeze", &self.place.display().to_string()]);
-        self.is_frozen = true;
+        let place = self.place.display().to_string();
+        let script = format!("sleep {FROZEN_SECONDS_MAX}; exec fsfreeze --unfreeze \"$0\"");
+        let mut command = Command::new("setsid");
+        command.args(["sh", "-c", &script, &place]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        self.thawing = Some(command.spawn().unwrap());
+        run("fsfreeze", &["--freeze", &place]);
     }
 
     /// All writes that waited go on.
     pub(crate) fn thaw(&mut self) {
-        self.is_frozen = false;
         run("fsfreeze", &["--unfreeze", &self.place.display().to_string()]);
+        if let Some(mut thawing) = self.thawing.take() {
+            let _ = thawing.kill();
+            let _ = thawing.wait();
+        }
     }
 
     /// From now on a write to these ranges of the files fails, as on a thin device that has no more blocks; they read as zeros.
@@ -120,10 +132,6 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // Nobody could end what waits for it.
-        if self.is_frozen {
-            self.thaw();
-        }
         let _ = Command::new("umount").args(["--lazy"]).arg(&self.place).status();
         let _ = Command::new("umount").args(["--lazy", "--quiet"]).arg(&self.ground).stderr(Stdio::null()).status();
     }
