@@ -5,6 +5,7 @@ pub use ringmain_engine::{AnswerWhen, GroupAction as GroupWish};
 use ringmain_engine::{Assignment, Nack, Now, Reply};
 use ringmain_model::{
     GroupName, HighWaterMark, Message, Offset, PartitionRef, Position, Refusal, ShardId, TopicConfig, TopicName,
+    TopicPatch,
 };
 use ringmain_wal::RecordBatch;
 
@@ -60,6 +61,22 @@ pub enum Request {
     Delete {
         /// Its name.
         name: TopicName,
+    },
+    /// Change a topic's settings.
+    Change {
+        /// Its name.
+        name: TopicName,
+        /// What changes.
+        patch: TopicPatch,
+    },
+    /// Store messages, all or none.
+    PublishAll {
+        /// The topic's name.
+        name: TopicName,
+        /// The messages, in order, at least one.
+        messages: Vec<Message>,
+        /// When the answer is wanted.
+        answer: AnswerWhen,
     },
     /// How a topic stands.
     Stat {

@@ -105,6 +105,12 @@ impl<F: Front> State<F> {
                     self.send(shard, origin, Command::Create { name, config, incarnation })
                 }
                 Request::Delete { name } => self.ask_owner(origin, &name.clone(), |_| Command::Delete { name }),
+                Request::Change { name, patch } => {
+                    self.ask_owner(origin, &name, |placed| Command::Change { incarnation: placed.incarnation, patch })
+                }
+                Request::PublishAll { name, messages, answer } => self.ask_owner(origin, &name, |placed| {
+                    Command::PublishAll { partition: placed.partition(), messages, answer }
+                }),
                 Request::Stat { name } => {
                     self.ask_owner(origin, &name, |placed| Command::Stat { incarnation: placed.incarnation })
                 }

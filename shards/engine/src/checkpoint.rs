@@ -10,8 +10,8 @@ use std::collections::VecDeque;
 use ringmain_model::limit::{CHECKPOINT_RETRY_MS, TAILS_BYTES_PER_TURN};
 use ringmain_model::{Offset, PartitionRef, TopicConfig};
 use ringmain_wal::{
-    Checkpoint, Effect as FileEffect, Failure, FileName, LogMarks, LogPosition, NotAdmitted, PartitionSegments,
-    SegmentsOutput, Sequence, SlotOutput, StoreJob, TopicCreated, TopicFile,
+    Checkpoint, Effect as FileEffect, Failure, FileName, KnownMessages, LogMarks, LogPosition, NotAdmitted,
+    PartitionSegments, SegmentsOutput, Sequence, SlotOutput, StoreJob, TopicCreated, TopicFile,
 };
 
 use crate::command::{Effect, Now, StorageNews};
@@ -168,7 +168,7 @@ impl Shard {
                 Some(batches) => jobs.push(StoreJob {
                     partition,
                     name: topic.name.clone(),
-                    config: topic.config,
+                    config: topic.config.clone(),
                     last: topic.log.segments().last().cloned(),
                     batches,
                     segment_bytes_max: topic_segment_bytes(&log.settings, &topic.config),
@@ -252,6 +252,7 @@ impl Shard {
             marks: Vec::new(),
             groups: Vec::new(),
             segments: Vec::new(),
+            known: Vec::new(),
         };
         for (incarnation, topic) in self.topics_in_order().into_iter().filter(|(_, topic)| topic.is_logged()) {
             let partition = PartitionRef { incarnation, partition: 0 };
@@ -260,11 +261,15 @@ impl Shard {
                 name: topic.name.clone(),
                 created_us: topic.created_us,
                 partitions: 1,
-                config: topic.config,
+                config: topic.config.clone(),
             });
             // What is not durable may get its offsets again.
             let (log_start, log_end) = (topic.log.log_start().offset(), topic.log.high_water().offset());
             checkpoint.marks.push(LogMarks { partition, log_start, log_end });
+            let known = self.ids.of(partition, topic.log.high_water().offset());
+            if !known.is_empty() {
+                checkpoint.known.push(KnownMessages { partition, messages: known });
+            }
             if topic.log.segments().len() > 0 {
                 let segments = topic.log.segments().cloned().collect();
                 checkpoint.segments.push(PartitionSegments { partition, segments });

@@ -3,7 +3,7 @@
 use crate::group_command::{Assignment, GroupAction, GroupStart, GroupStats, MemberNews, Progress};
 use ringmain_model::{
     CoreId, GroupName, HighWaterMark, Incarnation, LogStart, Message, Offset, PartitionRef, Refusal, ShardId,
-    TopicConfig, TopicName,
+    TopicConfig, TopicName, TopicPatch,
 };
 use ringmain_wal::{Completion, Effect as FileEffect, Failure, OperationId, RecordBatch, TopicFile};
 
@@ -44,6 +44,13 @@ pub enum Command {
         /// The topic's name.
         name: TopicName,
     },
+    /// Change a topic's settings.
+    Change {
+        /// The topic's life.
+        incarnation: Incarnation,
+        /// What changes.
+        patch: TopicPatch,
+    },
     /// Tell how a topic stands.
     Stat {
         /// The topic's life.
@@ -57,6 +64,15 @@ pub enum Command {
         partition: PartitionRef,
         /// What.
         message: Message,
+        /// When the answer is wanted.
+        answer: AnswerWhen,
+    },
+    /// Store messages, all or none; they become visible together.
+    PublishAll {
+        /// Where.
+        partition: PartitionRef,
+        /// What, in order, at least one.
+        messages: Vec<Message>,
         /// When the answer is wanted.
         answer: AnswerWhen,
     },
@@ -162,6 +178,17 @@ pub enum Reply {
         /// When it was taken, microseconds since the Unix epoch.
         time_us: i64,
     },
+    /// The messages are stored and visible, but those that had been stored before.
+    PublishedAll {
+        /// The lowest of their offsets.
+        first: Offset,
+        /// The highest of their offsets.
+        last: Offset,
+        /// How many they are.
+        count: u64,
+        /// When they were taken, microseconds since the Unix epoch.
+        time_us: i64,
+    },
     /// A page of records.
     Page(Page),
     /// Pushes begin at the high-water mark.
@@ -249,6 +276,8 @@ pub struct TopicStats {
     pub groups: Vec<GroupStats>,
     /// Messages that its groups lost to retention before they were acknowledged.
     pub lost: u64,
+    /// Messages whose ids are remembered, so that a repeat is stored once.
+    pub known_ids: u64,
 }
 
 impl TopicStats {

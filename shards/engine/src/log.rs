@@ -10,14 +10,34 @@ use ringmain_model::{
 };
 use ringmain_wal::{BatchBuilder, BatchSpace, Entry, RecordBatch, TopicFile, TopicSegment};
 
-use crate::command::{Interest, Origin};
+use crate::command::{Interest, Origin, Reply};
 
 /// A publish that was admitted and waits for its batch to be durable. One that was answered before waits for nothing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiting {
     pub(crate) origin: Origin,
+    pub(crate) taken: Taken,
+}
+
+/// Where a publish got its place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken {
+    /// Its offset; of several the highest.
     pub(crate) offset: Offset,
+    /// Of several the lowest offset, and how many they are.
+    pub(crate) several: Option<(Offset, u64)>,
     pub(crate) time_us: i64,
+}
+
+impl Taken {
+    /// What the publisher is told when its messages are visible.
+    pub(crate) fn reply(&self) -> Reply {
+        let Self { offset, time_us, .. } = *self;
+        match self.several {
+            None => Reply::Published { offset, time_us },
+            Some((first, count)) => Reply::PublishedAll { first, last: offset, count, time_us },
+        }
+    }
 }
 
 /// One partition: its records, and who wants the new ones.
@@ -145,15 +165,22 @@ impl PartitionLog {
         Entry::bytes_to_reserve(message, self.open.is_none())
     }
 
-    /// Gives an admitted message its offset. `origin` is who waits for it to be durable.
-    pub(crate) fn append(&mut self, message: &Message, time_us: i64, origin: Option<Origin>) -> Offset {
+    /// Gives an admitted message its offset.
+    pub(crate) fn append(&mut self, message: &Message, time_us: i64) -> Offset {
         let bytes_hint = self.batches.back().map_or(0, |last| last.bytes().len() + last.bytes().len() / 16);
         let open =
             self.open.get_or_insert_with(|| BatchBuilder::new(self.partition, self.log_end.offset(), bytes_hint));
         let offset = open.push(message, time_us);
         self.log_end.advance(open.end());
-        self.waiting.extend(origin.map(|origin| Waiting { origin, offset, time_us }));
         offset
+    }
+
+    /// Has somebody wait for the message that has `waiting.taken.offset` to be durable. It is not yet.
+    pub(crate) fn wait(&mut self, waiting: Waiting) {
+        match self.unsynced.iter_mut().find(|(batch, _)| waiting.taken.offset < batch.end()) {
+            Some((_, waiters)) => waiters.push(waiting),
+            None => self.waiting.push(waiting),
+        }
     }
 
     /// Notes that the shard's log has room for `bytes` more of the open batch.

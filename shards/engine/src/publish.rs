@@ -1,9 +1,10 @@
 //! Admission of messages, and the batches that make them visible. On the core that owns the shard.
 
-use ringmain_model::{Message, Offset, PartitionRef, Refusal, RefusalKind};
-use ringmain_wal::NotAdmitted;
+use ringmain_model::{Message, MessageId, Offset, PartitionRef, Refusal, RefusalKind};
+use ringmain_wal::{Entry, NotAdmitted};
 
 use crate::command::{AnswerWhen, Effect, Now, Origin, Reply};
+use crate::log::{Taken, Waiting};
 use crate::opening::StorageState;
 use crate::shard::Shard;
 use crate::shard_log::{no_log, storage_failed};
@@ -19,34 +20,79 @@ impl Shard {
         answer: AnswerWhen,
         effects: &mut Vec<Effect>,
     ) {
-        // Refusals come before an offset exists; after admission the message's outcome is the batch's.
-        let admitted = match self.living(partition.incarnation) {
-            None => Err(deleted_meanwhile()),
-            Some(topic) if topic.is_set_aside => Err(set_aside()),
-            Some(topic) if topic.is_logged() => {
-                self.append_logged(now, origin, partition, message, answer).map(|offset| {
-                    // Who does not wait for the disk is answered now.
-                    (answer == AnswerWhen::Appended).then_some(offset)
-                })
-            }
-            Some(_) => self.append_in_memory(now, origin, partition, message, effects).map(|()| None),
+        let outcome = self.take_message(now, partition, message, effects);
+        let taken = outcome.map(|(offset, time_us)| Taken { offset, several: None, time_us });
+        self.answer_publish(origin, partition, taken, answer, effects);
+    }
+
+    /// Stores a message, or finds that it is stored. Refusals come before an offset exists; after that the message's
+    /// outcome is its batch's.
+    fn take_message(
+        &mut self,
+        now: Now,
+        partition: PartitionRef,
+        message: &Message,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(Offset, i64), Refusal> {
+        let topic = self.living(partition.incarnation).ok_or_else(deleted_meanwhile)?;
+        let is_logged = topic.is_logged();
+        if topic.is_set_aside {
+            return Err(set_aside());
+        }
+        if let Some(id) = &message.id
+            && let Some(known) = self.known(partition, id)?
+        {
+            return Ok(known);
+        }
+        let offset = if is_logged {
+            self.append_logged(now, partition, message)?
+        } else {
+            self.append_in_memory(now, partition, message, effects)?
         };
-        let reply = match admitted {
+        if let Some(id) = &message.id {
+            self.ids.note(partition, id, offset, now.unix_us);
+        }
+        Ok((offset, now.unix_us))
+    }
+
+    /// The message that was stored under this id, if one was.
+    pub(crate) fn known(&self, partition: PartitionRef, id: &MessageId) -> Result<Option<(Offset, i64)>, Refusal> {
+        let Some(known) = self.ids.find(partition, &id.name) else { return Ok(None) };
+        if known.content == id.content { Ok(Some((known.offset, known.time_us))) } else { Err(id_reused()) }
+    }
+
+    /// Answers now what need not wait, and notes the rest. Who waits is told when the highest of its offsets is visible.
+    pub(crate) fn answer_publish(
+        &mut self,
+        origin: Origin,
+        partition: PartitionRef,
+        outcome: Result<Taken, Refusal>,
+        answer: AnswerWhen,
+        effects: &mut Vec<Effect>,
+    ) {
+        let reply = match outcome {
             Err(refusal) => Reply::Refused(refusal),
-            Ok(Some(offset)) => Reply::Published { offset, time_us: now.unix_us },
-            Ok(None) => return,
+            Ok(taken) => {
+                let Some(topic) = self.topics.get_mut(&partition.incarnation) else { return };
+                let is_visible = taken.offset < topic.log.high_water().offset();
+                // In memory topics closed is durable, so that nobody need be answered earlier.
+                if !is_visible && (answer == AnswerWhen::Durable || !topic.is_logged()) {
+                    topic.log.wait(Waiting { origin, taken });
+                    return;
+                }
+                taken.reply()
+            }
         };
         effects.push(Effect::Reply { to: origin, reply });
     }
 
-    fn append_in_memory(
+    pub(crate) fn append_in_memory(
         &mut self,
         now: Now,
-        origin: Origin,
         partition: PartitionRef,
         message: &Message,
         effects: &mut Vec<Effect>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Offset, Refusal> {
         // Live windows have a bound of their own and make way by themselves.
         if self.bytes.memory + message.bytes() as u64 > self.settings.memory_bytes_max {
             return Err(memory_full());
@@ -54,52 +100,67 @@ impl Shard {
         if self.topics.get(&partition.incarnation).is_some_and(|topic| topic.log.is_full_for(message)) {
             self.close_batch(partition, effects);
         }
-        if let Some(topic) = self.topics.get_mut(&partition.incarnation) {
-            if !topic.log.is_dirty() {
-                self.dirty.push(partition);
-            }
-            topic.log.append(message, now.unix_us, Some(origin));
+        let topic = self.topics.get_mut(&partition.incarnation).ok_or_else(deleted_meanwhile)?;
+        if !topic.log.is_dirty() {
+            self.dirty.push(partition);
         }
-        Ok(())
+        Ok(topic.log.append(message, now.unix_us))
     }
 
     /// Room in the log comes first, then the offset: what has one is never refused.
-    fn append_logged(
-        &mut self,
-        now: Now,
-        origin: Origin,
-        partition: PartitionRef,
-        message: &Message,
-        answer: AnswerWhen,
-    ) -> Result<Offset, Refusal> {
+    fn append_logged(&mut self, now: Now, partition: PartitionRef, message: &Message) -> Result<Offset, Refusal> {
         if self.topics.get(&partition.incarnation).is_some_and(|topic| topic.log.is_full_for(message)) {
             self.close_logged_batch(partition);
         }
-        let mut has_closed = false;
-        loop {
-            let topic = self.topics.get_mut(&partition.incarnation).ok_or_else(deleted_meanwhile)?;
-            let log = self.log.as_mut().ok_or_else(no_log)?;
-            if log.is_poisoned() {
-                return Err(storage_failed());
+        let topic = self.topics.get(&partition.incarnation).ok_or_else(deleted_meanwhile)?;
+        let bytes = topic.log.bytes_to_reserve(message);
+        let bytes = self.reserve_in_log(bytes)?;
+        self.append_reserved(now, partition, message, bytes)
+    }
+
+    /// Appends a message for which the log has room for `bytes`.
+    pub(crate) fn append_reserved(
+        &mut self,
+        now: Now,
+        partition: PartitionRef,
+        message: &Message,
+        bytes: usize,
+    ) -> Result<Offset, Refusal> {
+        let topic = self.topics.get_mut(&partition.incarnation).ok_or_else(deleted_meanwhile)?;
+        let log = self.log.as_mut().ok_or_else(no_log)?;
+        if !topic.log.is_dirty() {
+            log.dirty.push(partition);
+        }
+        topic.log.reserve(bytes);
+        Ok(topic.log.append(message, now.unix_us))
+    }
+
+    /// Reserves room in the open commit batch, and says how much: a few bytes more than asked when all open record batches had to
+    /// be closed for that, because what comes begins one then.
+    pub(crate) fn reserve_in_log(&mut self, bytes: usize) -> Result<usize, Refusal> {
+        let log = self.log.as_mut().ok_or_else(no_log)?;
+        if log.is_poisoned() {
+            return Err(storage_failed());
+        }
+        match log.writer.reserve(bytes, &mut log.log_outputs) {
+            Ok(()) => {
+                log.state = StorageState::Open;
+                Ok(bytes)
             }
-            let bytes = topic.log.bytes_to_reserve(message);
-            match log.writer.reserve(bytes, &mut log.log_outputs) {
-                Ok(()) => {
-                    log.state = StorageState::Open;
-                    if !topic.log.is_dirty() {
-                        log.dirty.push(partition);
+            // What is reserved is used, and the next commit batch begins.
+            Err(NotAdmitted::BatchFull) => {
+                self.close_logged_batches();
+                let log = self.log.as_mut().ok_or_else(no_log)?;
+                let bytes = bytes + Entry::RECORDS_OVERHEAD_BYTES;
+                match log.writer.reserve(bytes, &mut log.log_outputs) {
+                    Ok(()) => {
+                        log.state = StorageState::Open;
+                        Ok(bytes)
                     }
-                    topic.log.reserve(bytes);
-                    let waits = (answer == AnswerWhen::Durable).then_some(origin);
-                    return Ok(topic.log.append(message, now.unix_us, waits));
+                    Err(why) => Err(log.not_admitted(why)),
                 }
-                // What is reserved is used, and the next commit batch begins.
-                Err(NotAdmitted::BatchFull) if !has_closed => {
-                    has_closed = true;
-                    self.close_logged_batches();
-                }
-                Err(why) => return Err(log.not_admitted(why)),
             }
+            Err(why) => Err(log.not_admitted(why)),
         }
     }
 
@@ -126,6 +187,23 @@ impl Shard {
     pub(crate) fn batch_durable(&mut self, partition: PartitionRef, effects: &mut Vec<Effect>) {
         let Some(topic) = self.topics.get_mut(&partition.incarnation) else { return };
         let Some((batch, waiting)) = topic.log.batch_durable(&mut self.bytes) else { return };
+        self.retain(partition, effects);
+        let Some(topic) = self.topics.get_mut(&partition.incarnation) else { return };
+        for group in topic.groups.values_mut().filter(|group| group.has_takers()) {
+            group.list(partition.incarnation, &mut self.listed_groups);
+        }
+        let replies = waiting.iter().map(|publish| Effect::Reply { to: publish.origin, reply: publish.taken.reply() });
+        effects.extend(replies);
+        if topic.is_ending {
+            return;
+        }
+        let interest = topic.log.interest().iter();
+        effects.extend(interest.map(|(core, _)| Effect::Push { core: *core, batch: batch.clone() }));
+    }
+
+    /// Moves a partition's log start as far as retention demands; groups go along.
+    pub(crate) fn retain(&mut self, partition: PartitionRef, effects: &mut Vec<Effect>) {
+        let Some(topic) = self.topics.get_mut(&partition.incarnation) else { return };
         let start = topic.log.log_start();
         let segments_max = self.log.as_ref().map_or(u64::MAX, |log| log.settings.topic_segments_max);
         topic.log.retain(&topic.config.retention, segments_max, &mut self.bytes);
@@ -135,30 +213,24 @@ impl Shard {
         if topic.log.log_start() > start {
             topic.evict_from_groups(effects);
         }
-        for group in topic.groups.values_mut().filter(|group| group.has_takers()) {
-            group.list(partition.incarnation, &mut self.listed_groups);
-        }
-        let replies = waiting.into_iter().map(|publish| Effect::Reply {
-            to: publish.origin,
-            reply: Reply::Published { offset: publish.offset, time_us: publish.time_us },
-        });
-        effects.extend(replies);
-        if topic.is_ending {
-            return;
-        }
-        let interest = topic.log.interest().iter();
-        effects.extend(interest.map(|(core, _)| Effect::Push { core: *core, batch: batch.clone() }));
     }
 }
 
-fn set_aside() -> Refusal {
+pub(crate) fn id_reused() -> Refusal {
+    Refusal::new(
+        RefusalKind::IdReused,
+        "this id was given to a message with another body, key or headers: nothing was stored; give each message an id of its own, and each repeat the same",
+    )
+}
+
+pub(crate) fn set_aside() -> Refusal {
     Refusal::new(
         RefusalKind::StorageFailed,
         "this topic was set aside because its log is damaged: nothing was stored; what is left of it can be read, and a new topic of this name can be made after a delete",
     )
 }
 
-fn memory_full() -> Refusal {
+pub(crate) fn memory_full() -> Refusal {
     Refusal::new(
         RefusalKind::StorageFull,
         "the memory set aside for messages is used up: nothing was stored; lower retention, delete topics, or raise RINGMAIN_MEMORY_BYTES",

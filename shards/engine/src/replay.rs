@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashMap;
 use ringmain_model::{GroupName, Offset, PartitionRef};
-use ringmain_wal::{Checkpoint, Entry, Finding, GroupProgress, LogMarks, RecordBatch, TopicFile, TopicSegment};
+use ringmain_wal::{
+    Checkpoint, Entry, Finding, GroupProgress, KnownMessage, KnownMessages, LogMarks, RecordBatch, TopicFile,
+    TopicSegment,
+};
 
 use crate::group::Group;
 use crate::opening::{OpeningReport, StorageSettings};
@@ -17,6 +20,7 @@ pub(crate) struct Replay {
     records: HashMap<PartitionRef, BTreeMap<Offset, RecordBatch>>,
     marks: HashMap<PartitionRef, LogMarks>,
     segments: HashMap<PartitionRef, Vec<TopicSegment>>,
+    known: Vec<KnownMessages>,
     groups: HashMap<(PartitionRef, GroupName), GroupProgress>,
     entries: u64,
     epoch_max: Option<u64>,
@@ -26,11 +30,12 @@ impl Shard {
     /// Takes what a checkpoint says.
     pub(crate) fn replay_checkpoint(&mut self, checkpoint: &Checkpoint, replay: &mut Replay) {
         for topic in &checkpoint.topics {
-            self.insert_topic(topic.name.clone(), topic.incarnation, topic.config, topic.created_us);
+            self.insert_topic(topic.name.clone(), topic.incarnation, topic.config.clone(), topic.created_us);
         }
         replay.marks.extend(checkpoint.marks.iter().map(|marks| (marks.partition, *marks)));
         let segments = checkpoint.segments.iter();
         replay.segments.extend(segments.map(|one| (one.partition, one.segments.clone())));
+        replay.known.clone_from(&checkpoint.known);
         for group in &checkpoint.groups {
             replay.note_group(group.clone());
         }
@@ -65,7 +70,7 @@ impl Shard {
             Entry::GroupDeleted { partition, group } => {
                 replay.groups.remove(&(partition, group));
             }
-            Entry::LogMarks(_) | Entry::PartitionSegments(_) => {}
+            Entry::LogMarks(_) | Entry::PartitionSegments(_) | Entry::KnownMessages(_) => {}
         }
     }
 
@@ -78,6 +83,29 @@ impl Shard {
         }
     }
 
+    /// Remembers the messages that had names, in the order in which they came.
+    fn restore_ids(&mut self, replay: &Replay) {
+        let mut known: Vec<_> = replay
+            .known
+            .iter()
+            .flat_map(|known| known.messages.iter().map(|message| (message.time_us, known.partition, *message)))
+            .collect();
+        for (partition, batches) in &replay.records {
+            for record in batches.values().flat_map(RecordBatch::records) {
+                let message = |id| KnownMessage { id, offset: record.offset, time_us: record.time_us };
+                known.extend(record.id.map(|id| (record.time_us, *partition, message(id))));
+            }
+        }
+        known.sort_unstable_by_key(|(time_us, partition, message)| (*time_us, *partition, message.offset));
+        // A record that was written again stands in both.
+        known.dedup_by_key(|(_, partition, message)| (*partition, message.offset));
+        for (_, partition, message) in known {
+            if self.topics.contains_key(&partition.incarnation) {
+                self.ids.note(partition, &message.id, message.offset, message.time_us);
+            }
+        }
+    }
+
     /// Everything was replayed: logs and groups are put together.
     pub(crate) fn replayed(
         &mut self,
@@ -86,6 +114,7 @@ impl Shard {
         files: &BTreeSet<TopicFile>,
         report: &mut OpeningReport,
     ) {
+        self.restore_ids(&replay);
         let order: Vec<_> = self.topics_in_order().into_iter().map(|(incarnation, _)| incarnation).collect();
         for incarnation in order {
             let Some(topic) = self.topics.get_mut(&incarnation) else { continue };

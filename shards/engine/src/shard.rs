@@ -8,6 +8,7 @@ use ringmain_model::{GroupName, Incarnation, Offset, PartitionRef, ShardId, Topi
 
 use crate::command::{Command, Effect, Event, Now, Origin, Reply};
 use crate::group::Joining;
+use crate::ids::MessageIds;
 use crate::log::ShardBytes;
 use crate::shard_log::ShardLog;
 use crate::topics::{Announcement, Topic};
@@ -37,6 +38,7 @@ pub struct Shard {
     /// Partitions with an open batch, in the order in which they opened it.
     pub(crate) dirty: Vec<PartitionRef>,
     pub(crate) bytes: ShardBytes,
+    pub(crate) ids: MessageIds,
     /// What logged topics need; none when the broker has no data directory.
     pub(crate) log: Option<Box<ShardLog>>,
     /// Groups that may have something to give out, in the order in which they got it.
@@ -62,6 +64,7 @@ impl Shard {
             names: HashMap::new(),
             dirty: Vec::new(),
             bytes: ShardBytes::default(),
+            ids: MessageIds::default(),
             log: None,
             listed_groups: Vec::new(),
             due_groups: BTreeSet::new(),
@@ -127,6 +130,10 @@ impl Shard {
                 self.create(now, origin, name, config, incarnation, effects);
             }
             Command::Delete { name } => self.delete(origin, &name, effects),
+            Command::Change { incarnation, patch } => self.change(origin, incarnation, patch, effects),
+            Command::PublishAll { partition, messages, answer } => {
+                self.publish_all(now, origin, partition, &messages, answer, effects);
+            }
             Command::Stat { incarnation } => self.stat(origin, incarnation, effects),
             Command::List => self.list(origin, effects),
             Command::Publish { partition, message, answer } => {

@@ -26,6 +26,8 @@ pub(crate) enum Awaiting {
     Create { origin: Origin, placement: PlacementChange, incarnation: Incarnation },
     /// The end of a topic: then its data goes.
     Delete { origin: Origin, placement: PlacementChange, incarnation: Incarnation },
+    /// A change of a topic's settings: then they are told.
+    Change { origin: Origin, incarnation: Incarnation },
     /// The beginning of a group: then it gives out messages.
     Begin { incarnation: Incarnation, group: GroupName, epoch: u64 },
     /// An answer.
@@ -320,6 +322,7 @@ impl Shard {
                 self.end_topic(incarnation, effects);
                 self.announce(origin, placement, Reply::Deleted, effects);
             }
+            Awaiting::Change { origin, incarnation } => self.stat(origin, incarnation, effects),
             Awaiting::Begin { incarnation, group, epoch } => {
                 let topic = self.topics.get_mut(&incarnation);
                 // One of the same name may have come after it was deleted: its epoch is another.
@@ -349,6 +352,7 @@ impl Shard {
                 // Told below, with those whose batch was not even closed.
                 Awaiting::Batch(_) | Awaiting::Begin { .. } => {}
                 Awaiting::Create { origin: to, .. }
+                | Awaiting::Change { origin: to, .. }
                 | Awaiting::Delete { origin: to, .. }
                 | Awaiting::Reply { to, .. } => effects.push(unknown(to)),
             }
@@ -356,6 +360,8 @@ impl Shard {
         let order: Vec<_> = self.topics_in_order().into_iter().map(|(incarnation, _)| incarnation).collect();
         for incarnation in order {
             let Some(topic) = self.topics.get_mut(&incarnation).filter(|topic| topic.is_logged()) else { continue };
+            let partition = PartitionRef { incarnation, partition: 0 };
+            self.ids.forget_from(partition, topic.log.high_water().offset());
             effects.extend(topic.log.give_up_unsynced().into_iter().map(|waiting| unknown(waiting.origin)));
             for group in topic.groups.values_mut() {
                 effects.extend(group.take_answers().into_iter().map(|(to, _)| unknown(to)));

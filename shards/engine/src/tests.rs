@@ -195,7 +195,7 @@ proptest! {
         max_bytes in prop_oneof![Just(1_u64 << 40), 1_u64..3000],
         steps in prop::collection::vec(step(), 1..120),
     ) {
-        let mut bench = Bench::new(Retention { max_messages, max_bytes }, 1 << 30);
+        let mut bench = Bench::new(Retention { max_messages, max_bytes, max_age_ms: None }, 1 << 30);
         for step in steps {
             match step {
                 Step::Publish(payload) => bench.publish(payload),

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use ringmain_model::limit::TOPICS_PER_SHARD_MAX;
-use ringmain_model::{GroupName, Incarnation, PartitionRef, Refusal, RefusalKind, Storage, TopicConfig, TopicName};
-use ringmain_wal::{Entry, TopicCreated};
+use ringmain_model::{
+    GroupName, Incarnation, PartitionRef, Refusal, RefusalKind, Storage, TopicConfig, TopicName, TopicPatch,
+};
+use ringmain_wal::{Entry, TopicChanged, TopicCreated};
 
 use crate::command::{Effect, Now, Origin, PlacementChange, Reply, TopicStats};
 use crate::group::Group;
@@ -81,8 +83,13 @@ impl Shard {
         let outcome = match refusal {
             Some(refusal) => Err(refusal),
             None if is_logged => {
-                let created =
-                    TopicCreated { incarnation, name: name.clone(), created_us: now.unix_us, partitions: 1, config };
+                let created = TopicCreated {
+                    incarnation,
+                    name: name.clone(),
+                    created_us: now.unix_us,
+                    partitions: 1,
+                    config: config.clone(),
+                };
                 let awaiting = Awaiting::Create { origin, placement: placement.clone(), incarnation };
                 self.log_entry(&Entry::TopicCreated(created), awaiting)
             }
@@ -155,6 +162,48 @@ impl Shard {
         self.announce(origin, placement, Reply::Deleted, effects);
     }
 
+    pub(crate) fn change(
+        &mut self,
+        origin: Origin,
+        incarnation: Incarnation,
+        patch: TopicPatch,
+        effects: &mut Vec<Effect>,
+    ) {
+        let outcome = match self.living(incarnation) {
+            None => Err(deleted_meanwhile()),
+            Some(topic) => {
+                let (config, is_logged, name) = (patch.apply(&topic.config), topic.is_logged(), topic.name.clone());
+                match config.check() {
+                    Err(message) => Err(Refusal::new(RefusalKind::InvalidConfig, message)),
+                    Ok(()) if is_logged => {
+                        let changed = TopicChanged { incarnation, name, partitions: 1, config: config.clone() };
+                        let awaiting = Awaiting::Change { origin, incarnation };
+                        self.log_entry(&Entry::TopicChanged(changed), awaiting).map(|()| config)
+                    }
+                    Ok(()) => Ok(config),
+                }
+            }
+        };
+        let config = match outcome {
+            Ok(config) => config,
+            Err(refusal) => return effects.push(Effect::Reply { to: origin, reply: Reply::Refused(refusal) }),
+        };
+        self.apply_config(incarnation, config, effects);
+        if self.living(incarnation).is_some_and(|topic| !topic.is_logged()) {
+            self.stat(origin, incarnation, effects);
+        }
+    }
+
+    /// The settings hold from now on: retention at once, the rest for what comes.
+    fn apply_config(&mut self, incarnation: Incarnation, config: TopicConfig, effects: &mut Vec<Effect>) {
+        let Some(topic) = self.topics.get_mut(&incarnation) else { return };
+        for group in topic.groups.values_mut() {
+            group.set_config(&config);
+        }
+        topic.config = config;
+        self.retain(PartitionRef { incarnation, partition: 0 }, effects);
+    }
+
     /// From now on nobody reaches the topic.
     fn begin_end(&mut self, name: &TopicName, incarnation: Incarnation, effects: &mut Vec<Effect>) {
         self.names.remove(name);
@@ -172,6 +221,7 @@ impl Shard {
     pub(crate) fn end_topic(&mut self, incarnation: Incarnation, effects: &mut Vec<Effect>) {
         if let Some(mut topic) = self.topics.remove(&incarnation) {
             topic.log.forget(&mut self.bytes);
+            self.ids.forget(incarnation);
             if let Some(log) = &mut self.log {
                 log.checkpointing.unlinks.extend(topic.log.take_files());
             }
@@ -220,7 +270,7 @@ impl Shard {
         Some(TopicStats {
             name: topic.name.clone(),
             incarnation,
-            config: topic.config,
+            config: topic.config.clone(),
             shard: self.id,
             log_start: topic.log.log_start(),
             high_water: topic.log.high_water(),
@@ -230,6 +280,7 @@ impl Shard {
             created_us: topic.created_us,
             groups: topic.group_stats(),
             lost: topic.lost,
+            known_ids: self.ids.count_of(PartitionRef { incarnation, partition: 0 }) as u64,
         })
     }
 }

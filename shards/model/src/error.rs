@@ -20,6 +20,8 @@ pub enum RefusalKind {
     GroupNotFound,
     /// The message is above its limit.
     PayloadTooLarge,
+    /// The message's id was used for another message.
+    IdReused,
     /// A queue is full; nothing was done, trying again later is right.
     Busy,
     /// The memory or disk set aside is used up; nothing was stored.
@@ -44,6 +46,7 @@ impl RefusalKind {
             RefusalKind::TopicNotFound => "topic_not_found",
             RefusalKind::GroupNotFound => "group_not_found",
             RefusalKind::PayloadTooLarge => "payload_too_large",
+            RefusalKind::IdReused => "id_reused",
             RefusalKind::Busy => "busy",
             RefusalKind::StorageFull => "storage_full",
             RefusalKind::ShuttingDown => "shutting_down",

@@ -33,11 +33,11 @@ mod token;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Retention, Storage, TopicConfig};
+pub use config::{Retention, Storage, TopicConfig, TopicPatch};
 pub use error::{Refusal, RefusalKind};
 pub use group::{GroupName, GroupNameError};
 pub use id::{CoreId, Incarnation, PartitionRef, ShardId};
-pub use message::Message;
+pub use message::{Message, MessageId};
 pub use name::{NameError, TopicName};
 pub use offset::{DurableOffset, HighWaterMark, LogEnd, LogStart, Offset};
 pub use token::{Position, ResumeToken, TokenError};

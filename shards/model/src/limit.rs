@@ -20,6 +20,25 @@ pub const RETENTION_MESSAGES_MAX: u64 = 1 << 40;
 /// Largest retention by bytes that may be asked for, and the default: the shard's memory is the real bound.
 pub const RETENTION_BYTES_MAX: u64 = 1 << 50;
 
+/// The shortest and longest retention by age that may be asked for, in milliseconds: a second and a hundred years.
+pub const RETENTION_AGE_MS_MIN: u64 = 1_000;
+
+/// See [`RETENTION_AGE_MS_MIN`].
+pub const RETENTION_AGE_MS_MAX: u64 = 100 * 366 * 86_400_000;
+
+/// The most that `max_deliver` may be.
+pub const MAX_DELIVER_MAX: u32 = 1_000_000;
+
+/// Names of messages that one shard remembers so that a repeat is stored once; some 100 bytes each. Answer: the oldest are
+/// forgotten.
+pub const MESSAGE_IDS_PER_SHARD: usize = 524_288;
+
+/// Messages in one batch publish. Answer: 413.
+pub const PUBLISH_BATCH_MESSAGES_MAX: usize = 65_536;
+
+/// Bytes of a message's id. Answer: 400.
+pub const MESSAGE_ID_BYTES_MAX: usize = 1024;
+
 /// Bytes of records that the memory topics of one shard may keep. Answer: 507 `storage_full`.
 pub const SHARD_MEMORY_BYTES_DEFAULT: u64 = 1 << 30;
 

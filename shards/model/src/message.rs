@@ -11,6 +11,18 @@ pub struct Message {
     pub key: Option<Bytes>,
     /// Names and values in the order given; a name may stand more than once.
     pub headers: Vec<(Bytes, Bytes)>,
+    /// What tells a repeat of it from another message.
+    pub id: Option<MessageId>,
+}
+
+/// A client's name for one message, so that a repeat is stored once. Hashes, because the names may be long and a window of them
+/// is kept in memory.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct MessageId {
+    /// 128 bits of a cryptographic hash of the name.
+    pub name: [u8; 16],
+    /// 64 bits of one of body, key and headers: the same name with another of these is a mistake.
+    pub content: u64,
 }
 
 impl Message {

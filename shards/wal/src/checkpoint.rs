@@ -4,7 +4,7 @@ use bytes::Bytes;
 use ringmain_model::ShardId;
 
 use crate::effect::SlotName;
-use crate::entry::{self, Entry, EntryDamage, GroupProgress, LogMarks, TopicCreated};
+use crate::entry::{self, Entry, EntryDamage, GroupProgress, KnownMessages, LogMarks, TopicCreated};
 use crate::fields::{Fields, length32};
 use crate::position::{BLOCK_BYTES, LogPosition, SegmentNumber, Sequence, whole_blocks};
 use crate::topic::PartitionSegments;
@@ -30,6 +30,8 @@ pub struct Checkpoint {
     pub groups: Vec<GroupProgress>,
     /// Topic segments of each partition that has some; one without any is left out of the slot.
     pub segments: Vec<PartitionSegments>,
+    /// Messages that were named by their publishers.
+    pub known: Vec<KnownMessages>,
 }
 
 impl Checkpoint {
@@ -43,6 +45,7 @@ impl Checkpoint {
             marks: Vec::new(),
             groups: Vec::new(),
             segments: Vec::new(),
+            known: Vec::new(),
         }
     }
 }
@@ -79,7 +82,11 @@ pub fn encode_slot(shard: ShardId, sequence: u64, checkpoint: &Checkpoint) -> Ve
             .iter()
             .flat_map(|one| one.segments.chunks(SEGMENTS_PER_ENTRY).map(|segments| (one.partition, segments)))
     };
-    let count = checkpoint.topics.len() + checkpoint.marks.len() + checkpoint.groups.len() + lists().count();
+    let count = checkpoint.topics.len()
+        + checkpoint.marks.len()
+        + checkpoint.groups.len()
+        + checkpoint.known.len()
+        + lists().count();
     let position = &checkpoint.position;
     let mut out = Vec::with_capacity(FIXED_BYTES + 8 * checkpoint.held.len() + 128 * count);
     out.extend_from_slice(MAGIC);
@@ -101,8 +108,9 @@ pub fn encode_slot(shard: ShardId, sequence: u64, checkpoint: &Checkpoint) -> Ve
     let topics = checkpoint.topics.iter().cloned().map(Entry::TopicCreated);
     let marks = checkpoint.marks.iter().copied().map(Entry::LogMarks);
     let groups = checkpoint.groups.iter().cloned().map(Entry::GroupProgress);
-    for content in topics.chain(marks).chain(groups) {
-        // None of these three shares bytes, so nothing is left to append.
+    let known = checkpoint.known.iter().cloned().map(Entry::KnownMessages);
+    for content in topics.chain(marks).chain(groups).chain(known) {
+        // None of these shares bytes, so nothing is left to append.
         let _ = entry::encode(&content, &mut out);
     }
     let can_be_read = |one: &PartitionSegments| one.segments.is_empty() || one.is_well_formed();
@@ -163,6 +171,7 @@ fn read_slot(shard: ShardId, slot: &Bytes) -> Result<Option<SlotContent>, SlotDa
                     Entry::TopicCreated(topic) => checkpoint.topics.push(topic),
                     Entry::LogMarks(marks) => checkpoint.marks.push(marks),
                     Entry::GroupProgress(progress) => checkpoint.groups.push(progress),
+                    Entry::KnownMessages(known) => checkpoint.known.push(known),
                     Entry::PartitionSegments(segments) => {
                         if !add_segments(&mut checkpoint.segments, segments) {
                             return Ok(None);

@@ -5,7 +5,7 @@ mod encode;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use ringmain_model::{GroupName, Incarnation, Message, Offset, PartitionRef, TopicConfig, TopicName};
+use ringmain_model::{GroupName, Incarnation, Message, MessageId, Offset, PartitionRef, TopicConfig, TopicName};
 
 use crate::batch::{HEADER_BYTES, RecordBatch};
 use crate::record;
@@ -25,6 +25,10 @@ pub(crate) const KIND_GROUP_PROGRESS: u8 = 5;
 pub(crate) const KIND_GROUP_DELETED: u8 = 6;
 pub(crate) const KIND_LOG_MARKS: u8 = 7;
 pub(crate) const KIND_PARTITION_SEGMENTS: u8 = 8;
+pub(crate) const KIND_KNOWN_MESSAGES: u8 = 9;
+
+/// Bytes of one known message.
+pub(crate) const KNOWN_MESSAGE_BYTES: usize = 40;
 
 /// One entry of the log or of a checkpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -55,6 +59,8 @@ pub enum Entry {
     LogMarks(LogMarks),
     /// Where a partition's records stand that have left the log. In checkpoints only.
     PartitionSegments(PartitionSegments),
+    /// Messages of a partition that were named by their publishers. In checkpoints only.
+    KnownMessages(KnownMessages),
 }
 
 /// The start of a topic's life.
@@ -128,6 +134,34 @@ pub struct LogMarks {
     pub log_end: Offset,
 }
 
+/// A message that was named by its publisher.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KnownMessage {
+    /// Its name and what it was.
+    pub id: MessageId,
+    /// Its offset.
+    pub offset: Offset,
+    /// When it was taken, microseconds since the Unix epoch.
+    pub time_us: i64,
+}
+
+/// Messages of one partition that were named by their publishers, so that repeats are known.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KnownMessages {
+    /// The partition.
+    pub partition: PartitionRef,
+    /// The messages, by offset.
+    pub messages: Vec<KnownMessage>,
+}
+
+impl KnownMessages {
+    /// Whether the offsets rise.
+    #[must_use]
+    pub fn is_well_formed(&self) -> bool {
+        self.messages.windows(2).all(|pair| pair[0].offset < pair[1].offset)
+    }
+}
+
 /// Why bytes are no entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EntryDamage {
@@ -162,10 +196,13 @@ impl Entry {
         encode::encoded_bytes(self)
     }
 
+    /// Bytes that an entry of records takes beside the records.
+    pub const RECORDS_OVERHEAD_BYTES: usize = ENTRY_FIXED_BYTES + HEADER_BYTES;
+
     /// Bytes to reserve in the log for one more message: in a record batch that is open, or in one that begins with it.
     #[must_use]
     pub fn bytes_to_reserve(message: &Message, begins_batch: bool) -> usize {
-        let beginning = if begins_batch { ENTRY_FIXED_BYTES + HEADER_BYTES } else { 0 };
+        let beginning = if begins_batch { Self::RECORDS_OVERHEAD_BYTES } else { 0 };
         beginning + record::encoded_bytes(message)
     }
 
@@ -178,6 +215,7 @@ impl Entry {
             Self::GroupDeleted { partition, .. } => Some(*partition),
             Self::LogMarks(marks) => Some(marks.partition),
             Self::PartitionSegments(segments) => Some(segments.partition),
+            Self::KnownMessages(known) => Some(known.partition),
             Self::TopicCreated(_) | Self::TopicChanged(_) | Self::TopicDeleted { .. } => None,
         }
     }

@@ -12,7 +12,7 @@ const PARTITION: PartitionRef = PartitionRef { incarnation: Incarnation(0x0123_4
 fn message() -> impl Strategy<Value = Message> {
     let bytes = || prop::collection::vec(any::<u8>(), 0..40).prop_map(Bytes::from);
     (bytes(), prop::option::of(bytes()), prop::collection::vec((bytes(), bytes()), 0..4))
-        .prop_map(|(payload, key, headers)| Message { payload, key, headers })
+        .prop_map(|(payload, key, headers)| Message { payload, key, headers, id: None })
 }
 
 fn build(base: u64, messages: &[(Message, i64)]) -> RecordBatch {
@@ -32,6 +32,7 @@ fn golden() -> RecordBatch {
             (Bytes::from_static(b"a"), Bytes::from_static(b"1")),
             (Bytes::from_static(b"a"), Bytes::from_static(b"22")),
         ],
+        id: None,
     };
     build(41, &[(first, 1_700_000_000_000_000), (second, 1_700_000_000_000_250), (Message::default(), 0)])
 }

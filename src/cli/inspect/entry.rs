@@ -35,26 +35,35 @@ pub(super) struct ConfigView {
     max_messages: u64,
     max_bytes: u64,
     ack_wait_ms: u64,
+    max_age_ms: Option<u64>,
+    max_deliver: Option<u32>,
+    dead_letter: Option<String>,
 }
 
-impl From<TopicConfig> for ConfigView {
-    fn from(config: TopicConfig) -> Self {
+impl From<&TopicConfig> for ConfigView {
+    fn from(config: &TopicConfig) -> Self {
         Self {
             storage: config.storage.as_str(),
             max_messages: config.retention.max_messages,
             max_bytes: config.retention.max_bytes,
             ack_wait_ms: config.ack_wait_ms,
+            max_age_ms: config.retention.max_age_ms,
+            max_deliver: config.max_deliver,
+            dead_letter: config.dead_letter.as_ref().map(|name| name.as_str().to_owned()),
         }
     }
 }
 
 impl fmt::Display for ConfigView {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { storage, max_messages, max_bytes, ack_wait_ms } = self;
+        let Self { storage, max_messages, max_bytes, ack_wait_ms, .. } = self;
         write!(
             formatter,
             "storage {storage}, at most {max_messages} messages and {max_bytes} bytes, acknowledgement wait {ack_wait_ms} ms"
-        )
+        )?;
+        self.max_age_ms.map_or(Ok(()), |age| write!(formatter, ", kept {age} ms"))?;
+        self.max_deliver.map_or(Ok(()), |times| write!(formatter, ", given out {times} times at most"))?;
+        self.dead_letter.as_ref().map_or(Ok(()), |name| write!(formatter, ", dead letters to {name:?}"))
     }
 }
 
@@ -123,7 +132,7 @@ impl From<&TopicSegmentHeader> for TopicHeaderView {
             shard: header.shard.0,
             first_offset: header.base.0,
             created_us: header.created_us,
-            config: header.config.into(),
+            config: (&header.config).into(),
         }
     }
 }
@@ -194,6 +203,13 @@ pub(super) enum EntryView {
         partition: PartitionView,
         segments: Vec<StoredView>,
     },
+    KnownMessages {
+        #[serde(flatten)]
+        partition: PartitionView,
+        count: usize,
+        first_offset: Option<u64>,
+        last_offset: Option<u64>,
+    },
 }
 
 impl From<&RecordBatch> for EntryView {
@@ -220,7 +236,7 @@ impl From<&TopicCreated> for EntryView {
             topic: topic.name.as_str().to_owned(),
             created_us: topic.created_us,
             partitions: topic.partitions,
-            config: topic.config.into(),
+            config: (&topic.config).into(),
         }
     }
 }
@@ -262,7 +278,7 @@ impl From<&Entry> for EntryView {
                 incarnation: topic.incarnation.to_string(),
                 topic: topic.name.as_str().to_owned(),
                 partitions: topic.partitions,
-                config: topic.config.into(),
+                config: (&topic.config).into(),
             },
             Entry::TopicDeleted { incarnation, name } => {
                 Self::TopicDeleted { incarnation: incarnation.to_string(), topic: name.as_str().to_owned() }
@@ -273,6 +289,12 @@ impl From<&Entry> for EntryView {
             }
             Entry::LogMarks(marks) => marks.into(),
             Entry::PartitionSegments(stored) => stored.into(),
+            Entry::KnownMessages(known) => Self::KnownMessages {
+                partition: known.partition.into(),
+                count: known.messages.len(),
+                first_offset: known.messages.first().map(|message| message.offset.0),
+                last_offset: known.messages.last().map(|message| message.offset.0),
+            },
         }
     }
 }
@@ -309,6 +331,9 @@ impl fmt::Display for EntryView {
             Self::GroupDeleted { partition, group } => write!(to, "group deleted   {partition}, group {group:?}"),
             Self::LogMarks { partition, log_start, log_end } => {
                 write!(to, "log marks       {partition}, starts at {log_start}, ends before {log_end}")
+            }
+            Self::KnownMessages { partition, count, .. } => {
+                write!(to, "message ids     {partition}, {count} remembered")
             }
             Self::PartitionSegments { partition, segments } => {
                 write!(to, "topic segments  {partition}, files {}", segments.len())?;

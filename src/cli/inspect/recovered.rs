@@ -72,7 +72,7 @@ impl Recovered {
             }
             Entry::LogMarks(marks) => self.mark(marks),
             // In checkpoints only; their marks tell how many records there are.
-            Entry::PartitionSegments(_) => {}
+            Entry::PartitionSegments(_) | Entry::KnownMessages(_) => {}
         }
     }
 

@@ -4,7 +4,7 @@ use std::io;
 
 use bytes::Bytes;
 use ringmain_model::ShardId;
-use ringmain_wal::{BLOCK_BYTES, SlotContent, SlotDamage, decode_slot};
+use ringmain_wal::{BLOCK_BYTES, Entry, SlotContent, SlotDamage, decode_slot};
 use serde::Serialize;
 
 use super::entry::EntryView;
@@ -62,7 +62,8 @@ fn of(shard: ShardId, content: &SlotContent, is_verbose: bool) -> SlotView {
         let marks = checkpoint.marks.iter().map(EntryView::from);
         let groups = checkpoint.groups.iter().map(EntryView::from);
         let stored = checkpoint.segments.iter().map(EntryView::from);
-        topics.chain(marks).chain(groups).chain(stored).collect()
+        let known = checkpoint.known.iter().map(|known| EntryView::from(&Entry::KnownMessages(known.clone())));
+        topics.chain(marks).chain(groups).chain(stored).chain(known).collect()
     });
     SlotView {
         sequence: content.sequence,

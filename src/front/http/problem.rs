@@ -47,6 +47,7 @@ impl From<Refusal> for Problem {
             RefusalKind::TopicNotFound | RefusalKind::GroupNotFound => 404,
             RefusalKind::TopicExists => 409,
             RefusalKind::PayloadTooLarge => 413,
+            RefusalKind::IdReused => 422,
             RefusalKind::Busy | RefusalKind::ShuttingDown | RefusalKind::StorageFailed => 503,
             RefusalKind::OutcomeUnknown => 500,
             RefusalKind::StorageFull => 507,

@@ -97,7 +97,7 @@ impl PublishTask {
     pub(super) fn finish(self, body: Cow<'_, [u8]>, front: &HttpFront) -> Result<Request, Problem> {
         let bytes_max = front.settings.message_bytes_max;
         let message = match self.form {
-            Form::Raw => Message { payload: to_bytes(body), key: self.key, headers: self.headers },
+            Form::Raw => Message { payload: to_bytes(body), key: self.key, headers: self.headers, id: None },
             Form::Json => message_of_json(&body, bytes_max)?,
         };
         check(&message, bytes_max)?;
@@ -121,6 +121,7 @@ pub(super) fn message_of_json(body: &[u8], bytes_max: usize) -> Result<Message, 
         payload: Bytes::from(decoded.payload),
         key: decoded.key.map(Bytes::from),
         headers: decoded.headers.into_iter().map(text).collect(),
+        id: None,
     };
     check(&message, bytes_max)?;
     Ok(message)

@@ -71,7 +71,7 @@ pub(super) fn read_create(body: &[u8], front: &HttpFront) -> Result<Request, Pro
         retention.max_bytes = wanted.max_bytes.unwrap_or(retention.max_bytes);
     }
     let ack_wait_ms = body.ack_wait_ms.unwrap_or(ACK_WAIT_MS_DEFAULT);
-    let config = TopicConfig { storage, retention, ack_wait_ms };
+    let config = TopicConfig { storage, retention, ack_wait_ms, ..TopicConfig::default() };
     config.check().map_err(|message| invalid(&message))?;
     Ok(Request::Create { name, config })
 }

@@ -80,7 +80,7 @@ pub fn message(id: u64, payload_bytes: usize, chance: &mut Chance) -> Message {
         chance.one_in(4).then(|| Bytes::from_static(b"k"))
     };
     let headers = if chance.one_in(5) { vec![(Bytes::from_static(b"name"), Bytes::from(vec![7; 9]))] } else { vec![] };
-    Message { payload: Bytes::from(payload), key, headers }
+    Message { payload: Bytes::from(payload), key, headers, id: None }
 }
 
 /// The number that a record says.

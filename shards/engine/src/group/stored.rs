@@ -1,7 +1,7 @@
 //! What is stored of a group, and a group as it was stored. Decisions alone, on the core that owns the topic.
 
 use ringmain_model::limit::GROUP_PENDING_MAX;
-use ringmain_model::{Offset, PartitionRef};
+use ringmain_model::{Offset, PartitionRef, TopicConfig};
 use ringmain_wal::GroupProgress;
 
 use super::{Group, Pending};
@@ -48,6 +48,11 @@ impl Group {
         self.is_begun = false;
         self.is_changed = true;
         self
+    }
+
+    /// The topic's settings have changed; what is held already keeps its time.
+    pub(crate) fn set_config(&mut self, config: &TopicConfig) {
+        self.ack_wait_ms = config.ack_wait_ms;
     }
 
     /// It gives out nothing before what has just changed is stored.

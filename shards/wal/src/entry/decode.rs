@@ -1,13 +1,15 @@
 //! Bytes to entries; the bytes may be anything. Pure, on the core that opens the log.
 
 use bytes::Bytes;
-use ringmain_model::{GroupName, Incarnation, Offset, PartitionRef, Retention, Storage, TopicConfig, TopicName};
+use ringmain_model::{
+    GroupName, Incarnation, MessageId, Offset, PartitionRef, Retention, Storage, TopicConfig, TopicName,
+};
 
 use crate::batch::{Damage, RecordBatch};
 use crate::entry::{
-    ENTRY_FIXED_BYTES, Entry, EntryDamage, GroupProgress, KIND_GROUP_DELETED, KIND_GROUP_PROGRESS, KIND_LOG_MARKS,
-    KIND_PARTITION_SEGMENTS, KIND_RECORDS, KIND_TOPIC_CHANGED, KIND_TOPIC_CREATED, KIND_TOPIC_DELETED, LogMarks,
-    TopicChanged, TopicCreated,
+    ENTRY_FIXED_BYTES, Entry, EntryDamage, GroupProgress, KIND_GROUP_DELETED, KIND_GROUP_PROGRESS, KIND_KNOWN_MESSAGES,
+    KIND_LOG_MARKS, KIND_PARTITION_SEGMENTS, KIND_RECORDS, KIND_TOPIC_CHANGED, KIND_TOPIC_CREATED, KIND_TOPIC_DELETED,
+    KNOWN_MESSAGE_BYTES, KnownMessage, KnownMessages, LogMarks, TopicChanged, TopicCreated,
 };
 use crate::fields::Fields;
 use crate::topic::{PartitionSegments, SEGMENT_FIXED_BYTES, TopicSegment};
@@ -33,6 +35,7 @@ pub(crate) fn decode(bytes: &Bytes) -> Result<(Entry, usize), EntryDamage> {
         KIND_GROUP_PROGRESS => progress(&mut fields).map(Entry::GroupProgress),
         KIND_GROUP_DELETED => group_deleted(&mut fields),
         KIND_LOG_MARKS => log_marks(&mut fields).map(Entry::LogMarks),
+        KIND_KNOWN_MESSAGES => known_messages(&mut fields).map(Entry::KnownMessages),
         KIND_PARTITION_SEGMENTS => segments(&mut fields).map(Entry::PartitionSegments),
         _ => return Err(EntryDamage::Newer),
     };
@@ -120,9 +123,32 @@ pub(crate) fn config(fields: &mut Fields<'_>) -> Option<TopicConfig> {
         1 => Storage::Wal,
         _ => return None,
     };
-    fields.zeros(7)?;
-    let retention = Retention { max_messages: fields.u64()?, max_bytes: fields.u64()? };
-    Some(TopicConfig { storage, retention, ack_wait_ms: fields.u64()? })
+    let form = fields.u8().filter(|form| *form <= 1)?;
+    fields.zeros(6)?;
+    let (max_messages, max_bytes, ack_wait_ms) = (fields.u64()?, fields.u64()?, fields.u64()?);
+    let mut retention = Retention { max_messages, max_bytes, max_age_ms: None };
+    let (mut max_deliver, mut dead_letter) = (None, None);
+    if form == 1 {
+        retention.max_age_ms = Some(fields.u64()?).filter(|age| *age > 0);
+        max_deliver = Some(fields.u32()?).filter(|times| *times > 0);
+        dead_letter = match fields.text()? {
+            "" => None,
+            name => Some(TopicName::new(name).ok()?),
+        };
+    }
+    Some(TopicConfig { storage, retention, ack_wait_ms, max_deliver, dead_letter })
+}
+
+fn known_messages(fields: &mut Fields<'_>) -> Option<KnownMessages> {
+    let partition = partition(fields)?;
+    let count = usize::try_from(fields.u32()?).ok().filter(|count| *count <= fields.left() / KNOWN_MESSAGE_BYTES)?;
+    let mut messages = Vec::with_capacity(count);
+    for _ in 0..count {
+        let id = MessageId { name: fields.array()?, content: fields.u64()? };
+        messages.push(KnownMessage { id, offset: Offset(fields.u64()?), time_us: fields.i64()? });
+    }
+    let known = KnownMessages { partition, messages };
+    known.is_well_formed().then_some(known)
 }
 
 fn topic_name(fields: &mut Fields<'_>) -> Option<TopicName> {

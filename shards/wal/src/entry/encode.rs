@@ -4,8 +4,9 @@ use bytes::Bytes;
 use ringmain_model::{PartitionRef, Storage, TopicConfig};
 
 use crate::entry::{
-    ENTRY_FIXED_BYTES, Entry, GroupProgress, KIND_GROUP_DELETED, KIND_GROUP_PROGRESS, KIND_LOG_MARKS,
-    KIND_PARTITION_SEGMENTS, KIND_RECORDS, KIND_TOPIC_CHANGED, KIND_TOPIC_CREATED, KIND_TOPIC_DELETED,
+    ENTRY_FIXED_BYTES, Entry, GroupProgress, KIND_GROUP_DELETED, KIND_GROUP_PROGRESS, KIND_KNOWN_MESSAGES,
+    KIND_LOG_MARKS, KIND_PARTITION_SEGMENTS, KIND_RECORDS, KIND_TOPIC_CHANGED, KIND_TOPIC_CREATED, KIND_TOPIC_DELETED,
+    KNOWN_MESSAGE_BYTES,
 };
 use crate::fields::{length32, put_text};
 use crate::topic::TopicSegment;
@@ -17,8 +18,8 @@ const PARTITION_BYTES: usize = 12;
 pub(crate) fn encoded_bytes(entry: &Entry) -> usize {
     let content = match entry {
         Entry::Records(batch) => batch.bytes().len(),
-        Entry::TopicCreated(topic) => 8 + 8 + 4 + CONFIG_BYTES + 2 + topic.name.as_str().len(),
-        Entry::TopicChanged(topic) => 8 + 4 + CONFIG_BYTES + 2 + topic.name.as_str().len(),
+        Entry::TopicCreated(topic) => 8 + 8 + 4 + config_bytes(&topic.config) + 2 + topic.name.as_str().len(),
+        Entry::TopicChanged(topic) => 8 + 4 + config_bytes(&topic.config) + 2 + topic.name.as_str().len(),
         Entry::TopicDeleted { name, .. } => 8 + 2 + name.as_str().len(),
         Entry::GroupProgress(progress) => {
             let (ranges, attempts) = (progress.acked.len() * 16, progress.attempts.len() * 12);
@@ -26,6 +27,7 @@ pub(crate) fn encoded_bytes(entry: &Entry) -> usize {
         }
         Entry::GroupDeleted { group, .. } => PARTITION_BYTES + 2 + group.as_str().len(),
         Entry::LogMarks(_) => PARTITION_BYTES + 8 + 8,
+        Entry::KnownMessages(known) => PARTITION_BYTES + 4 + KNOWN_MESSAGE_BYTES * known.messages.len(),
         Entry::PartitionSegments(one) => return segments_bytes(&one.segments),
     };
     ENTRY_FIXED_BYTES + content
@@ -42,6 +44,7 @@ pub(crate) fn encode(entry: &Entry, out: &mut Vec<u8>) -> Option<Bytes> {
         Entry::GroupProgress(_) => KIND_GROUP_PROGRESS,
         Entry::GroupDeleted { .. } => KIND_GROUP_DELETED,
         Entry::LogMarks(_) => KIND_LOG_MARKS,
+        Entry::KnownMessages(_) => KIND_KNOWN_MESSAGES,
         Entry::PartitionSegments(one) => {
             put_segments(out, one.partition, &one.segments);
             return None;
@@ -77,6 +80,16 @@ pub(crate) fn encode(entry: &Entry, out: &mut Vec<u8>) -> Option<Bytes> {
             put_partition(out, marks.partition);
             out.extend_from_slice(&marks.log_start.0.to_le_bytes());
             out.extend_from_slice(&marks.log_end.0.to_le_bytes());
+        }
+        Entry::KnownMessages(known) => {
+            put_partition(out, known.partition);
+            out.extend_from_slice(&length32(known.messages.len()).to_le_bytes());
+            for message in &known.messages {
+                out.extend_from_slice(&message.id.name);
+                out.extend_from_slice(&message.id.content.to_le_bytes());
+                out.extend_from_slice(&message.offset.0.to_le_bytes());
+                out.extend_from_slice(&message.time_us.to_le_bytes());
+            }
         }
         Entry::PartitionSegments(_) => {}
     }
@@ -121,13 +134,29 @@ fn put_partition(out: &mut Vec<u8>, partition: PartitionRef) {
     out.extend_from_slice(&partition.partition.to_le_bytes());
 }
 
+/// Whether the short form of a configuration says all.
+fn is_short(config: &TopicConfig) -> bool {
+    config.retention.max_age_ms.is_none() && config.max_deliver.is_none() && config.dead_letter.is_none()
+}
+
+fn config_bytes(config: &TopicConfig) -> usize {
+    let name = config.dead_letter.as_ref().map_or(0, |name| name.as_str().len());
+    if is_short(config) { CONFIG_BYTES } else { CONFIG_BYTES + 8 + 4 + 2 + name }
+}
+
 pub(crate) fn put_config(out: &mut Vec<u8>, config: &TopicConfig) {
     let storage = match config.storage {
         Storage::Memory => 0,
         Storage::Wal => 1,
     };
-    out.extend_from_slice(&[storage, 0, 0, 0, 0, 0, 0, 0]);
+    let form = u8::from(!is_short(config));
+    out.extend_from_slice(&[storage, form, 0, 0, 0, 0, 0, 0]);
     out.extend_from_slice(&config.retention.max_messages.to_le_bytes());
     out.extend_from_slice(&config.retention.max_bytes.to_le_bytes());
     out.extend_from_slice(&config.ack_wait_ms.to_le_bytes());
+    if !is_short(config) {
+        out.extend_from_slice(&config.retention.max_age_ms.unwrap_or(0).to_le_bytes());
+        out.extend_from_slice(&config.max_deliver.unwrap_or(0).to_le_bytes());
+        put_text(out, config.dead_letter.as_ref().map_or("", |name| name.as_str()));
+    }
 }

@@ -30,10 +30,16 @@ fn group_name() -> impl Strategy<Value = GroupName> {
 }
 
 pub(crate) fn config() -> impl Strategy<Value = TopicConfig> {
-    any::<(u64, u64, u64)>().prop_map(|(max_messages, max_bytes, ack_wait_ms)| TopicConfig {
-        storage: Storage::Memory,
-        retention: Retention { max_messages, max_bytes },
-        ack_wait_ms,
+    let bounds = any::<(u64, u64, u64)>();
+    let optional = (prop::option::of(1..u64::MAX), prop::option::of(1..u32::MAX), prop::option::of(topic_name()));
+    (bounds, optional).prop_map(|((max_messages, max_bytes, ack_wait_ms), (max_age_ms, max_deliver, dead_letter))| {
+        TopicConfig {
+            storage: Storage::Memory,
+            retention: Retention { max_messages, max_bytes, max_age_ms },
+            ack_wait_ms,
+            max_deliver,
+            dead_letter,
+        }
     })
 }
 
@@ -145,8 +151,11 @@ proptest! {
 fn what_is_reserved_for_messages_is_what_their_batch_takes() {
     let key = Some(Bytes::from_static(b"key"));
     let headers = vec![(Bytes::from_static(b"name"), Bytes::from_static(b"value"))];
-    let messages =
-        [Message::default(), Message::of("hello"), Message { key, headers, payload: Bytes::from_static(b"x") }];
+    let messages = [
+        Message::default(),
+        Message::of("hello"),
+        Message { key, headers, payload: Bytes::from_static(b"x"), id: None },
+    ];
     let mut builder = BatchBuilder::new(PartitionRef { incarnation: Incarnation(1), partition: 0 }, Offset(7), 0);
     let mut reserved = 0;
     for (index, message) in messages.iter().enumerate() {

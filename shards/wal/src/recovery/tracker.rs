@@ -61,7 +61,8 @@ impl Tracker {
             | Entry::GroupDeleted { .. }
             | Entry::TopicChanged(_)
             | Entry::LogMarks(_)
-            | Entry::PartitionSegments(_) => match entry.partition() {
+            | Entry::PartitionSegments(_)
+            | Entry::KnownMessages(_) => match entry.partition() {
                 Some(partition) if self.quarantined.contains(&partition) => Verdict::Withhold(None),
                 _ => Verdict::Replay,
             },

@@ -10,7 +10,7 @@ const MAGIC: &[u8; 8] = b"RMTOPSEG";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 4096;
 const _: () = assert!(HEADER_BYTES as u64 == BLOCK_BYTES);
-const _: () = assert!(48 + CONFIG_BYTES + 2 + ringmain_model::limit::TOPIC_NAME_BYTES_MAX <= HEADER_BYTES);
+const _: () = assert!(48 + CONFIG_BYTES + 16 + 2 * ringmain_model::limit::TOPIC_NAME_BYTES_MAX <= HEADER_BYTES);
 
 /// What a topic segment says of itself.
 #[derive(Clone, PartialEq, Eq, Debug)]

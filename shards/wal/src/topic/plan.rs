@@ -138,7 +138,7 @@ impl Draft {
 /// When the job's batches are not its partition's or leave a gap, or its last segment cannot be: written down, that
 /// would be records lost, and it is our own fault.
 pub(super) fn plan(shard: ShardId, job: StoreJob, now_us: i64, files: &mut VecDeque<FilePlan>) -> PartitionSegments {
-    let StoreJob { partition, name, config, last, batches, segment_bytes_max } = job;
+    let StoreJob { partition, ref name, ref config, last, batches, segment_bytes_max } = job;
     check(partition, last.as_ref(), &batches);
     let bytes_max = segment_bytes_max.min(TOPIC_SEGMENT_BYTES_MAX);
     let mut segments = Vec::new();
@@ -153,8 +153,15 @@ pub(super) fn plan(shard: ShardId, job: StoreJob, now_us: i64, files: &mut VecDe
             full.finish(files, &mut segments);
         }
         let mut open = draft.take().unwrap_or_else(|| {
-            let (base, name) = (batches[0].base(), name.clone());
-            Draft::created(TopicSegmentHeader { partition, base, shard, created_us: now_us, name, config })
+            let base = batches[0].base();
+            Draft::created(TopicSegmentHeader {
+                partition,
+                base,
+                shard,
+                created_us: now_us,
+                name: name.clone(),
+                config: config.clone(),
+            })
         });
         open.add(batches);
         draft = Some(open);

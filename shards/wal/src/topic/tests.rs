@@ -100,8 +100,9 @@ fn header() -> TopicSegmentHeader {
         name: TopicName::new("orders").unwrap(),
         config: TopicConfig {
             storage: Storage::Wal,
-            retention: Retention { max_messages: 1, max_bytes: 2 },
+            retention: Retention { max_messages: 1, max_bytes: 2, max_age_ms: None },
             ack_wait_ms: 3,
+            ..TopicConfig::default()
         },
     }
 }

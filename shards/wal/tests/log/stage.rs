@@ -19,13 +19,13 @@ pub fn partition(life: u64) -> PartitionRef {
 }
 
 pub fn created(life: u64) -> Entry {
-    let retention = Retention { max_messages: 10, max_bytes: 1 << 20 };
+    let retention = Retention { max_messages: 10, max_bytes: 1 << 20, max_age_ms: None };
     Entry::TopicCreated(TopicCreated {
         incarnation: Incarnation(life),
         name: TopicName::new(&format!("topic-{life}")).unwrap(),
         created_us: 1_700_000_000_000_000,
         partitions: 1,
-        config: TopicConfig { storage: Storage::Memory, retention, ack_wait_ms: 30_000 },
+        config: TopicConfig { storage: Storage::Memory, retention, ack_wait_ms: 30_000, ..TopicConfig::default() },
     })
 }
 

@@ -37,11 +37,11 @@ fn none_of(life: u64) -> PartitionSegments {
 }
 
 fn job(list: &PartitionSegments, batches: Vec<RecordBatch>, segment_bytes_max: u64) -> StoreJob {
-    let retention = Retention { max_messages: 10, max_bytes: 1 << 20 };
+    let retention = Retention { max_messages: 10, max_bytes: 1 << 20, max_age_ms: None };
     StoreJob {
         partition: list.partition,
         name: TopicName::new(&format!("topic-{}", list.partition.incarnation.0)).unwrap(),
-        config: TopicConfig { storage: Storage::Wal, retention, ack_wait_ms: 30_000 },
+        config: TopicConfig { storage: Storage::Wal, retention, ack_wait_ms: 30_000, ..TopicConfig::default() },
         last: list.segments.last().cloned(),
         batches,
         segment_bytes_max,

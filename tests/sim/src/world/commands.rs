@@ -79,10 +79,12 @@ impl World {
         let retention = Retention {
             max_messages: self.chance.pick(&[5, 40, 1000, 1 << 40, 1 << 40]),
             max_bytes: self.chance.pick(&[3_000, 60_000, 1 << 50, 1 << 50, 1 << 50]),
+            max_age_ms: None,
         };
-        let config = TopicConfig { storage, retention, ack_wait_ms: self.chance.pick(&[100, 1_000, 30_000]) };
+        let ack_wait_ms = self.chance.pick(&[100, 1_000, 30_000]);
+        let config = TopicConfig { storage, retention, ack_wait_ms, ..TopicConfig::default() };
         let incarnation = self.chance.number();
-        self.model.create_asked(incarnation, name.clone(), config);
+        self.model.create_asked(incarnation, name.clone(), config.clone());
         let command = Command::Create { name, config, incarnation: Incarnation(incarnation) };
         let core = self.any_core();
         self.ask(core, command, Asked::Create { life: incarnation }).map(|_| ())

@@ -304,7 +304,8 @@ impl World {
             RefusalKind::StorageFull => !self.has_failed && !self.has_been_full && self.sizes.memory_max > 1 << 20,
             RefusalKind::Busy => false,
             RefusalKind::PayloadTooLarge => !matches!(asked, Asked::Publish { .. }),
-            RefusalKind::InvalidName
+            RefusalKind::IdReused
+            | RefusalKind::InvalidName
             | RefusalKind::InvalidConfig
             | RefusalKind::InvalidRequest
             | RefusalKind::ShuttingDown => true,
