@@ -63,10 +63,10 @@ fn ends(last: &Batch) -> Vec<(String, Damage)> {
     let (start, end) = (last.position, last.position + last.length);
     let (length, block_end) = (last.length as usize, end.next_multiple_of(4096));
     let mut ends: Vec<(String, Damage)> = Vec::new();
-    for from in [start, start + 4, start + 64, start + last.length / 2, end - 1] {
+    for from in [start, start + 64, end - 1] {
         ends.push((format!("zeros from {from}"), Box::new(move |bytes| bytes.zero(from..block_end))));
     }
-    for place in [start, start + 5, start + 9, start + 17, start + 33, start + 45, start + 70, end - 1] {
+    for place in [start, start + 5, start + 17, start + 45, end - 1] {
         ends.push((format!("a flip at {place}"), Box::new(move |bytes| bytes.flip(place, 3))));
     }
     ends.push(("ones".to_owned(), Box::new(move |bytes| bytes.write(start, &vec![0xff; length]))));
@@ -122,7 +122,7 @@ fn a_hole_in_the_middle_is_told_and_touches_no_other_topic() {
     let written = written();
     for (topic, number) in [("a", 0), ("b", MESSAGES / 2), ("c", MESSAGES - 3)] {
         let hole = batch_with(&written.batches(), topic, number);
-        let places = [hole.position + 1, hole.position + 20, hole.position + hole.length - 1];
+        let places = [hole.position + 20, hole.position + hole.length - 1];
         for place in places {
             let data = written.copy();
             let file = data.path().join(hole.file.strip_prefix(written.path()).unwrap());
@@ -214,7 +214,7 @@ fn a_flip_anywhere_is_no_panic_and_no_other_bytes() {
         ends.insert(batch.file.clone(), batch.position + batch.length);
         ends
     });
-    for _ in 0..scaled(25) {
+    for _ in 0..scaled(10) {
         let data = written.copy();
         for _ in 0..=chance.below(3) {
             let mark = chance.pick(&marks);

@@ -2,8 +2,9 @@
 
 use crate::broker::Broker;
 use crate::deadline::wait_until;
-use crate::stored_directory::{Bytes, DataDirectory, Everything};
+use crate::stored_directory::{BLOCK, Bytes, DataDirectory, Everything};
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 const SEGMENT: &[u8; 8] = b"RMTOPSEG";
@@ -16,7 +17,10 @@ fn payload(topic: &str, number: u64) -> Vec<u8> {
     bytes
 }
 
-/// Two topics, each with several sealed segments, of a broker that was killed; and how many messages each has.
+/// Topic `b` gets one message for that many in `a`.
+const B_PART: u64 = 20;
+
+/// A topic with many sealed segments and two with little, of a broker that was killed; and how many messages the first one has.
 fn written() -> (DataDirectory, u64) {
     let data = DataDirectory::new();
     let broker = start(&data);
@@ -26,11 +30,12 @@ fn written() -> (DataDirectory, u64) {
     broker.publish_numbers("small", 0..10);
     let mut count = 0;
     wait_until("topic segments are there", || {
-        for _ in 0..20 {
-            ["a", "b"].iter().for_each(|topic| assert_eq!(broker.publish(topic, &payload(topic, count)), count));
+        for _ in 0..B_PART {
+            assert_eq!(broker.publish("a", &payload("a", count)), count);
             count += 1;
         }
-        segments(&data, "a").len() >= 3 && segments(&data, "b").len() >= 3
+        broker.publish("b", &payload("b", count / B_PART - 1));
+        segments(&data, "a").len() > DAMAGES.len() + 2 && !segments(&data, "b").is_empty()
     });
     // The checkpoint that names them, or another one: what no checkpoint names is nothing.
     let checkpoints = || -> u64 {
@@ -67,18 +72,16 @@ fn expect_true(topic: &str, everything: &Everything) {
 
 /// Panics unless everything but the lost offsets is served, and these are told.
 #[track_caller]
-fn expect_all_but(broker: &Broker, topic: &str, count: u64, may_be_lost: std::ops::Range<u64>) -> u64 {
+fn expect_all_but(broker: &Broker, topic: &str, count: u64, lost: &[Range<u64>]) {
     let everything = broker.everything(topic, 0);
     expect_true(topic, &everything);
     everything.expect_no_silent_loss(count);
-    let offsets = everything.offsets();
-    let lost: Vec<_> = (0..count).filter(|offset| offsets.binary_search(offset).is_err()).collect();
-    assert!(lost.iter().all(|offset| may_be_lost.contains(offset)), "{may_be_lost:?}: {lost:?}");
-    lost.len() as u64
+    let is_lost = |offset: &u64| lost.iter().any(|range| range.contains(offset));
+    assert_eq!(everything.offsets(), (0..count).filter(|offset| !is_lost(offset)).collect::<Vec<_>>());
 }
 
 /// Positions and offsets of the chunks of a segment, from its chunks' headers.
-fn chunks(path: &Path) -> Vec<(u64, std::ops::Range<u64>)> {
+fn chunks(path: &Path) -> Vec<(u64, Range<u64>)> {
     let bytes = Bytes::of(path).unwrap();
     let (mut chunks, mut position) = (Vec::new(), 4096);
     while bytes.text(position + 8, 4).as_deref() == Some(b"RMCH") {
@@ -100,74 +103,88 @@ fn start(data: &DataDirectory) -> Broker {
     setup.flag("--wal-max-segments", 100).start()
 }
 
+/// Damages a segment; gives the offsets that it costs.
+type Damage = fn(&Path, &[(u64, Range<u64>)]) -> Range<u64>;
+
+/// One for each segment from the second one on.
+const DAMAGES: [(&str, Damage); 10] = [
+    ("its header, which no start reads", |path, _| {
+        Bytes::of(path).unwrap().flip(20, 2);
+        0..0
+    }),
+    ("the header of a chunk", |path, chunks| {
+        Bytes::of(path).unwrap().flip(chunks[1].0 + 20, 2);
+        chunks[1].1.clone()
+    }),
+    ("the content of a chunk", |path, chunks| {
+        Bytes::of(path).unwrap().flip(chunks[1].0 + 5000, 2);
+        chunks[1].1.clone()
+    }),
+    ("the index", |path, _| {
+        Bytes::of(path).unwrap().flip(index(path) + 70, 2);
+        0..0
+    }),
+    ("the index and a chunk", |path, chunks| {
+        let bytes = Bytes::of(path).unwrap();
+        bytes.flip(index(path) + 20, 1);
+        bytes.flip(chunks[1].0 + 20, 1);
+        chunks[1].1.clone()
+    }),
+    ("the index is zeros", |path, _| {
+        let index = index(path);
+        Bytes::of(path).unwrap().zero(index..index + BLOCK);
+        0..0
+    }),
+    ("the whole file is zeros", |path, chunks| {
+        let bytes = Bytes::of(path).unwrap();
+        bytes.zero(0..bytes.bytes());
+        all(chunks)
+    }),
+    ("a shorter file", |path, chunks| {
+        fs::OpenOptions::new().write(true).open(path).unwrap().set_len(chunks[1].0).unwrap();
+        chunks[1].1.start..all(chunks).end
+    }),
+    ("an empty file", |path, chunks| {
+        fs::write(path, b"").unwrap();
+        all(chunks)
+    }),
+    ("no file", |path, chunks| {
+        fs::remove_file(path).unwrap();
+        all(chunks)
+    }),
+];
+
+fn all(chunks: &[(u64, Range<u64>)]) -> Range<u64> {
+    chunks[0].1.start..chunks[chunks.len() - 1].1.end
+}
+
 #[test]
 fn damage_costs_what_it_touches_and_no_more() {
-    let (written, count) = written();
-    let second = |data: &DataDirectory| segments(data, "a")[1].clone();
-    let (_, path) = second(&written);
-    let chunks = chunks(&path);
-    assert!(chunks.len() > 2, "{chunks:?}");
-    let all = chunks[0].1.start..chunks.last().unwrap().1.end;
-    let (position, offsets) = chunks[1].clone();
-    let index = index(&path);
-    type Damage = Box<dyn Fn(&PathBuf)>;
-    let flip = |place: u64| -> Damage { Box::new(move |path| Bytes::of(path).unwrap().flip(place, 2)) };
-    let cases: Vec<(&str, Damage, std::ops::Range<u64>, bool)> = vec![
-        ("its header, which no start reads", flip(20), 0..0, false),
-        ("the header of a chunk", flip(position + 20), offsets.clone(), true),
-        ("the content of a chunk", flip(position + 5000), offsets.clone(), true),
-        ("the index", flip(index + 70), 0..0, false),
-        (
-            "the index and a chunk",
-            Box::new(move |path| {
-                let bytes = Bytes::of(path).unwrap();
-                bytes.flip(index + 20, 1);
-                bytes.flip(position + 20, 1);
-            }),
-            offsets.clone(),
-            true,
-        ),
-        ("the index is zeros", Box::new(move |path| Bytes::of(path).unwrap().zero(index..index + 4096)), 0..0, false),
-        (
-            "the whole file is zeros",
-            Box::new(|path| {
-                let bytes = Bytes::of(path).unwrap();
-                bytes.zero(0..bytes.bytes());
-            }),
-            all.clone(),
-            true,
-        ),
-        (
-            "a shorter file",
-            Box::new(move |path| {
-                fs::OpenOptions::new().write(true).open(path).unwrap().set_len(position).unwrap();
-            }),
-            offsets.start..all.end,
-            true,
-        ),
-        ("an empty file", Box::new(|path| fs::write(path, b"").unwrap()), all.clone(), true),
-        ("no file", Box::new(|path| fs::remove_file(path).unwrap()), all, true),
-    ];
-    for (what, damage, may_be_lost, is_lost) in cases {
-        println!("{what}");
-        let data = written.copy();
-        damage(&second(&data).1);
-        for round in 0..2 {
-            let broker = start(&data);
-            let lost = expect_all_but(&broker, "a", count + round, may_be_lost.clone());
-            assert_eq!(lost > 0, is_lost, "{what}: {lost} are lost");
-            assert_eq!(expect_all_but(&broker, "b", count, 0..0), 0);
-            assert_eq!(broker.everything("small", 0).offsets(), (0..10).collect::<Vec<_>>());
-            if is_lost {
-                wait_until("it is logged", || broker.log().contains("WARN") || broker.log().contains("ERROR"));
-            }
-            broker.get("/health/ready").expect(200);
-            // Readers that follow are told the same as pages.
-            let mut connection = broker.connect();
-            let body = payload("a", count + round);
-            connection.send_request("POST", "/topics/a/publish", &[], &body);
-            assert_eq!(connection.response_to("POST").expect(202).data()["offset"], count + round);
+    let (data, mut count) = written();
+    let segments = segments(&data, "a");
+    assert!(segments.len() > DAMAGES.len() + 2, "{}", segments.len());
+    let (mut lost, mut names) = (Vec::new(), Vec::new());
+    for ((what, damage), (_, path)) in DAMAGES.iter().zip(&segments[1..]) {
+        let chunks = chunks(path);
+        assert!(chunks.len() > 2, "{chunks:?}");
+        let range = damage(path, &chunks);
+        println!("{what}: {range:?} of {:?}", all(&chunks));
+        if !range.is_empty() {
+            names.push(path.file_name().unwrap().to_string_lossy().into_owned());
         }
+        lost.push(range);
+    }
+    for _ in 0..2 {
+        let broker = start(&data);
+        expect_all_but(&broker, "a", count, &lost);
+        let log = broker.log();
+        let untold: Vec<_> = names.iter().filter(|name| !log.contains(*name)).collect();
+        assert!(untold.is_empty(), "{untold:?} is not in the log");
+        expect_all_but(&broker, "b", count / B_PART, &[]);
+        assert_eq!(broker.everything("small", 0).offsets(), (0..10).collect::<Vec<_>>());
+        broker.get("/health/ready").expect(200);
+        assert_eq!(broker.publish("a", &payload("a", count)), count, "it goes on");
+        count += 1;
     }
 }
 

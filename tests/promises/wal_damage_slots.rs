@@ -59,14 +59,13 @@ fn places(slot: &Path) -> Vec<u64> {
 fn one_damaged_slot_costs_nothing() {
     let written = written();
     for (index, slot) in written.marked(SLOT).iter().enumerate() {
-        for place in places(slot) {
+        for place in places(slot).into_iter().skip(index).step_by(2) {
             println!("slot {index}, {place}");
             let data = written.copy();
             Bytes::of(&data.marked(SLOT)[index]).unwrap().flip(place, 1);
             expect_all(&data);
-            expect_all(&data);
         }
-        for length in [0, 10, 71] {
+        for length in [0, 71] {
             println!("slot {index} of {length} bytes");
             let data = written.copy();
             let slot = data.marked(SLOT)[index].clone();
