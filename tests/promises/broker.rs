@@ -91,6 +91,7 @@ pub(crate) struct Setup {
     environment: Vec<(String, String)>,
     open_files_max: Option<u32>,
     settings_file: Option<String>,
+    wrapper: Vec<String>,
     port_is_set: bool,
 }
 
@@ -136,6 +137,12 @@ impl Setup {
         self.variable("STORAGE_MODE", "wal")
     }
 
+    /// Has the broker started by these words, which must end in becoming it (`exec`).
+    pub(crate) fn by(mut self, wrapper: &[&str]) -> Self {
+        self.wrapper = wrapper.iter().map(|word| (*word).to_owned()).collect();
+        self
+    }
+
     /// Starts the broker and waits until it listens.
     pub(crate) fn start(self) -> Broker {
         let folder = Folder::new();
@@ -154,7 +161,8 @@ impl Setup {
     /// Starts the program in a folder. The receiver gets the address once it listens.
     fn spawn(&self, folder: &Folder, log: &Arc<Mutex<VecDeque<String>>>) -> (Child, mpsc::Receiver<SocketAddr>) {
         let limit = self.open_files_max.map(|count| format!("ulimit -n {count} && exec \"$0\" \"$@\""));
-        let wrapper = limit.as_ref().map_or(Vec::new(), |script| vec!["sh", "-c", script.as_str()]);
+        let mut wrapper = limit.as_ref().map_or(Vec::new(), |script| vec!["sh", "-c", script.as_str()]);
+        wrapper.extend(self.wrapper.iter().map(String::as_str));
         let mut command = program(folder, &wrapper);
         command.args(["serve", "--log-format", "json"]);
         if !self.port_is_set {
