@@ -15,6 +15,7 @@ mod ids;
 mod loads;
 mod log;
 mod opening;
+mod parked;
 mod publish;
 mod publish_all;
 mod read;

@@ -11,23 +11,9 @@ use crate::shard_log::{no_log, storage_failed};
 use crate::topics::deleted_meanwhile;
 
 impl Shard {
-    pub(crate) fn publish(
-        &mut self,
-        now: Now,
-        origin: Origin,
-        partition: PartitionRef,
-        message: &Message,
-        answer: AnswerWhen,
-        effects: &mut Vec<Effect>,
-    ) {
-        let outcome = self.take_message(now, partition, message, effects);
-        let taken = outcome.map(|(offset, time_us)| Taken { offset, several: None, time_us });
-        self.answer_publish(origin, partition, taken, answer, effects);
-    }
-
     /// Stores a message, or finds that it is stored. Refusals come before an offset exists; after that the message's
     /// outcome is its batch's.
-    fn take_message(
+    pub(crate) fn take_message(
         &mut self,
         now: Now,
         partition: PartitionRef,

@@ -5,7 +5,7 @@ use ringmain_model::limit::{BATCH_BYTES_MAX, BATCH_RECORDS_MAX};
 use ringmain_model::{Message, Offset, PartitionRef, Refusal};
 use ringmain_wal::Entry;
 
-use crate::command::{AnswerWhen, Effect, Now, Origin};
+use crate::command::{Effect, Now};
 use crate::log::Taken;
 use crate::publish::{memory_full, set_aside};
 use crate::shard::Shard;
@@ -22,20 +22,8 @@ enum Fate {
 }
 
 impl Shard {
-    pub(crate) fn publish_all(
-        &mut self,
-        now: Now,
-        origin: Origin,
-        partition: PartitionRef,
-        messages: &[Message],
-        answer: AnswerWhen,
-        effects: &mut Vec<Effect>,
-    ) {
-        let outcome = self.take_messages(now, partition, messages, effects);
-        self.answer_publish(origin, partition, outcome, answer, effects);
-    }
-
-    fn take_messages(
+    /// Stores messages, all or none, or finds that they are stored.
+    pub(crate) fn take_messages(
         &mut self,
         now: Now,
         partition: PartitionRef,

@@ -10,6 +10,7 @@ use crate::command::{Command, Effect, Event, Now, Origin, Reply};
 use crate::group::Joining;
 use crate::ids::MessageIds;
 use crate::log::ShardBytes;
+use crate::parked::{Messages, Publish};
 use crate::shard_log::ShardLog;
 use crate::topics::{Announcement, Topic};
 
@@ -133,12 +134,14 @@ impl Shard {
             Command::Delete { name } => self.delete(origin, &name, effects),
             Command::Change { incarnation, patch } => self.change(origin, incarnation, patch, effects),
             Command::PublishAll { partition, messages, answer } => {
-                self.publish_all(now, origin, partition, &messages, answer, effects);
+                let publish = Publish { origin, partition, messages: Messages::Batch(messages), answer };
+                self.take_publish(now, publish, effects);
             }
             Command::Stat { incarnation } => self.stat(origin, incarnation, effects),
             Command::List => self.list(origin, effects),
             Command::Publish { partition, message, answer } => {
-                self.publish(now, origin, partition, &message, answer, effects);
+                let publish = Publish { origin, partition, messages: Messages::One(message), answer };
+                self.take_publish(now, publish, effects);
             }
             read @ Command::Read { .. } => self.read(origin, read, effects),
             Command::Interest { partition, interest } => {

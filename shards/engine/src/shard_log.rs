@@ -15,6 +15,7 @@ use crate::command::{Effect, Now, Origin, PlacementChange, Reply, StorageNews};
 use crate::group::Group;
 use crate::loads::{Loads, Place};
 use crate::opening::{StorageSettings, StorageState, StorageStats};
+use crate::parked::Parked;
 use crate::shard::Shard;
 
 /// What waits for a commit batch to be durable.
@@ -67,6 +68,8 @@ pub(crate) struct ShardLog {
     awaiting: VecDeque<(Sequence, Awaiting)>,
     /// Everything up to this batch is durable.
     pub(crate) durable: Sequence,
+    /// Publishes that wait for room.
+    pub(crate) parked: Parked,
     /// Partitions of logged topics with an open batch.
     pub(crate) dirty: Vec<PartitionRef>,
     /// Groups whose progress the log does not have, and when it is to get it.
@@ -108,6 +111,7 @@ impl ShardLog {
             next_operation: 0,
             awaiting: VecDeque::new(),
             durable,
+            parked: Parked::default(),
             dirty: Vec::new(),
             unlogged_groups: Vec::new(),
             progress_due_ms: None,
@@ -199,7 +203,10 @@ impl ShardLog {
 
     /// Whether everything admitted is durable, or never will be.
     pub(crate) fn is_settled(&self) -> bool {
-        let has_work = self.writer.is_dirty() || !self.dirty.is_empty() || !self.unlogged_groups.is_empty();
+        let has_work = !self.parked.is_empty()
+            || self.writer.is_dirty()
+            || !self.dirty.is_empty()
+            || !self.unlogged_groups.is_empty();
         self.is_poisoned() || !has_work
     }
 
@@ -207,7 +214,12 @@ impl ShardLog {
     pub(crate) fn next_due_ms(&self) -> Option<u64> {
         // While a write is in flight its end comes first.
         let progress = self.progress_due_ms.filter(|_| !self.is_poisoned() && !self.writer.is_writing());
-        progress.into_iter().chain(self.retry_ms).chain(self.checkpointing.retry_ms).min()
+        progress
+            .into_iter()
+            .chain(self.retry_ms)
+            .chain(self.parked.next_due_ms())
+            .chain(self.checkpointing.retry_ms)
+            .min()
     }
 }
 
@@ -413,6 +425,7 @@ impl Shard {
 
     /// The log's part of the end of a turn.
     pub(crate) fn end_log_turn(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        self.retry_parked(now, effects);
         let Some(log) = &mut self.log else { return };
         if log.is_poisoned() {
             return self.settle_log(now, effects);

@@ -203,6 +203,15 @@ pub const ACK_OFFSETS_MAX: usize = 65_536;
 /// How long a broker that goes down waits for a peer that takes no output, in milliseconds.
 pub const DRAIN_STALL_MS_MAX: u64 = 1_000;
 
+/// Publishes of one shard that wait for a log that is busy. Answer: 503 busy.
+pub const PARKED_MAX: usize = 4096;
+
+/// Bytes of their messages. Answer: 503 busy.
+pub const PARKED_BYTES_MAX: usize = 16 << 20;
+
+/// How long such a publish waits, in milliseconds. Answer: 503 busy.
+pub const PARKED_MS_MAX: u64 = 5_000;
+
 /// How long the progress of a group may wait for the log when nobody waits for it, in milliseconds. What a crash takes back is
 /// given out again.
 pub const PROGRESS_LOG_MS: u64 = 50;
