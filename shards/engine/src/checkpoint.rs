@@ -131,8 +131,8 @@ impl Shard {
             return;
         }
         let grown = checkpointing.bytes_found + log.stats.commit_bytes - checkpointing.bytes_before;
-        let is_pressed =
-            checkpointing.is_wanted && (log.state == StorageState::Full || grown >= log.settings.checkpoint_bytes / 8);
+        let has_room = log.state != StorageState::Full && log.writer.has_room_for_records();
+        let is_pressed = checkpointing.is_wanted && (!has_room || grown >= log.settings.checkpoint_bytes / 8);
         if !is_pressed && checkpointing.slots_valid >= 2 && grown < log.settings.checkpoint_bytes {
             return;
         }
@@ -304,7 +304,7 @@ impl Shard {
                 if let Some(position) = release {
                     log.writer.release(&position, &mut log.log_outputs);
                 }
-                if log.state == StorageState::Full {
+                if log.state == StorageState::Full || !log.writer.has_room_for_records() {
                     // The next one releases more.
                     log.checkpointing.is_wanted = true;
                     log.checkpointing.retry_ms = Some(now.monotonic_ms + CHECKPOINT_RETRY_MS);
