@@ -54,10 +54,11 @@ enum Command {
   SERVER_PORT=9000 RINGMAIN_LOG_FORMAT=json ringmain serve
 A file .env in the working directory may hold the same variables.")]
     Serve(Box<ServeFlags>),
-    /// Publish a message
+    /// Publish a message, or many
     #[command(after_help = "Examples:
   ringmain publish payments '{\"amount\":100}'
-  ringmain publish payments --key gh --header trace=7 < body.bin")]
+  ringmain publish payments --key gh --header trace=7 < body.bin
+  ringmain publish payments --batch < lines.txt   each line a message, 1000 with one request")]
     Publish(publish::PublishFlags),
     /// Print a topic's messages as they come
     #[command(after_help = "Examples:
@@ -65,9 +66,10 @@ A file .env in the working directory may hold the same variables.")]
   ringmain subscribe payments --from 0 --count 10 --json | jq .offset
   ringmain subscribe payments --group billing     share the work, acknowledge what was printed")]
     Subscribe(subscribe::SubscribeFlags),
-    /// Make, list, show and delete topics
+    /// Make, list, show, change and delete topics
     #[command(after_help = "Examples:
   ringmain topic create payments --max-messages 100000
+  ringmain topic change payments --max-age 7d
   ringmain topic list --json")]
     Topic(topic::TopicFlags),
     /// List, show, move and delete consumer groups

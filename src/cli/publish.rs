@@ -1,8 +1,11 @@
-//! `ringmain publish`: one message from the command line or standard input; on the main thread.
+//! `ringmain publish`: one message from the command line or standard input, or many; on the main thread.
+
+mod batch;
 
 use std::io::Read as _;
 
 use clap::Args;
+use ringmain_model::limit::PUBLISH_BATCH_MESSAGES_MAX;
 
 use super::client::{Client, topic_path};
 use super::output::print;
@@ -20,6 +23,16 @@ pub(super) struct PublishFlags {
     /// Header of the message, may be given several times
     #[arg(long = "header", value_name = "NAME=VALUE")]
     headers: Vec<String>,
+    /// Publish each line of standard input as a message, up to so many with one request, which stores all of them or none
+    #[arg(
+        long,
+        value_name = "MESSAGES",
+        num_args = 0..=1,
+        default_missing_value = batch::BATCH_MESSAGES_DEFAULT,
+        conflicts_with = "message",
+        value_parser = clap::value_parser!(u64).range(1..=PUBLISH_BATCH_MESSAGES_MAX as u64),
+    )]
+    batch: Option<u64>,
     /// Print the broker's answer as JSON
     #[arg(long)]
     json: bool,
@@ -28,15 +41,6 @@ pub(super) struct PublishFlags {
 }
 
 pub(super) fn run(flags: &PublishFlags) -> Result<(), Failure> {
-    let body = match &flags.message {
-        Some(message) => message.clone().into_bytes(),
-        None => {
-            let mut input = Vec::new();
-            let read = std::io::stdin().lock().read_to_end(&mut input);
-            read.map_err(|error| Failure::Failed(format!("cannot read standard input: {error}")))?;
-            input
-        }
-    };
     let mut names = Vec::new();
     for header in &flags.headers {
         let Some((name, value)) = header.split_once('=') else {
@@ -54,6 +58,27 @@ pub(super) fn run(flags: &PublishFlags) -> Result<(), Failure> {
             "--key and --header take no control characters: publish JSON over HTTP for those".to_owned(),
         ));
     }
+    if let Some(messages_max) = flags.batch {
+        // In JSON the names are as they would come from headers of HTTP: in lower case.
+        let published = flags.headers.iter().filter_map(|header| header.split_once('='));
+        return batch::run(&batch::Shared {
+            topic: &flags.topic,
+            server: &flags.server.server,
+            key: flags.key.as_deref(),
+            headers: published.map(|(name, value)| (name.to_ascii_lowercase(), value)).collect(),
+            messages_max,
+            json: flags.json,
+        });
+    }
+    let body = match &flags.message {
+        Some(message) => message.clone().into_bytes(),
+        None => {
+            let mut input = Vec::new();
+            let read = std::io::stdin().lock().read_to_end(&mut input);
+            read.map_err(|error| Failure::Failed(format!("cannot read standard input: {error}")))?;
+            input
+        }
+    };
     let mut headers = vec![("Content-Type", "application/octet-stream")];
     headers.extend(names.iter().map(|(name, value)| (name.as_str(), *value)));
     headers.extend(flags.key.iter().map(|key| ("X-Key", key.as_str())));

@@ -1,8 +1,11 @@
-//! `ringmain topic`: makes, lists, shows and deletes topics; on the main thread.
+//! `ringmain topic`: makes, lists, shows, changes and deletes topics; on the main thread.
+
+mod settings;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+use self::settings::SettingsFlags;
 use super::client::{Client, topic_path};
 use super::output::print;
 use super::{Failure, ServerFlags};
@@ -19,12 +22,8 @@ enum TopicCommand {
     Create {
         /// Its name
         name: String,
-        /// Messages that it keeps
-        #[arg(long, value_name = "MESSAGES")]
-        max_messages: Option<u64>,
-        /// Bytes that it keeps
-        #[arg(long, value_name = "BYTES")]
-        max_bytes: Option<u64>,
+        #[command(flatten)]
+        settings: SettingsFlags,
         /// Where it keeps them: memory or wal; as the broker is set unless given
         #[arg(long, value_name = "MODE")]
         storage: Option<String>,
@@ -40,6 +39,21 @@ enum TopicCommand {
     Show {
         /// Its name
         name: String,
+        #[command(flatten)]
+        shared: SharedFlags,
+    },
+    /// Change a topic's settings: what is not named stays
+    #[command(after_help = "Examples:
+  ringmain topic change payments --max-age 7d --max-bytes none
+  ringmain topic change payments --dead-letter failed --max-deliver 5")]
+    Change {
+        /// Its name
+        name: String,
+        #[command(flatten)]
+        settings: SettingsFlags,
+        /// Give messages out for ever, and let none go elsewhere
+        #[arg(long, conflicts_with_all = ["dead_letter", "max_deliver"])]
+        no_dead_letter: bool,
         #[command(flatten)]
         shared: SharedFlags,
     },
@@ -63,22 +77,26 @@ pub(super) struct SharedFlags {
 
 pub(super) fn run(flags: &TopicFlags) -> Result<(), Failure> {
     match &flags.command {
-        TopicCommand::Create { name, max_messages, max_bytes, storage, shared } => {
-            let mut retention = serde_json::Map::new();
-            for (field, value) in [("max_messages", max_messages), ("max_bytes", max_bytes)] {
-                if let Some(value) = value {
-                    retention.insert(field.to_owned(), json!(value));
-                }
-            }
-            let mut body = json!({ "name": name });
+        TopicCommand::Create { name, settings, storage, shared } => {
+            let mut body = settings.body();
+            body.insert("name".to_owned(), json!(name));
             if let Some(storage) = storage {
-                body["storage"] = json!(storage);
+                body.insert("storage".to_owned(), json!(storage));
             }
-            if !retention.is_empty() {
-                body["retention"] = Value::Object(retention);
-            }
+            let body = Value::Object(body);
             let data = ask(shared, "POST", "/topics", body.to_string().as_bytes())?;
             show(shared, &data, |_| format!("created {name}\n"))
+        }
+        TopicCommand::Change { name, settings, no_dead_letter, shared } => {
+            let mut body = settings.body();
+            if *no_dead_letter {
+                body.insert("dead_letter".to_owned(), Value::Null);
+            }
+            if body.is_empty() {
+                return Err(Failure::Usage("nothing to change: name a setting, such as --max-messages".to_owned()));
+            }
+            let data = ask(shared, "PATCH", &topic_path(name), Value::Object(body).to_string().as_bytes())?;
+            show(shared, &data, |_| format!("changed {name}\n"))
         }
         TopicCommand::List { shared } => {
             let data = ask(shared, "GET", "/topics", b"")?;

@@ -1,10 +1,12 @@
 //! HTTP/1.1, SSE and WebSocket on one core: what the core's connections share, and the entrance to their sessions.
 
+mod batch;
 mod dispatch;
 mod exchange;
 mod fetch;
 mod follow;
 mod groups;
+mod identity;
 mod metrics;
 mod origin;
 mod problem;
@@ -13,6 +15,7 @@ mod query;
 mod respond;
 mod route;
 mod session;
+mod settings;
 mod sse;
 mod subscribe;
 mod topics;

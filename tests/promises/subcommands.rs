@@ -25,7 +25,7 @@ impl Outcome {
 }
 
 /// Runs a command to its end, its standard input given.
-fn run_with(address: SocketAddr, arguments: &[&str], input: &[u8]) -> Outcome {
+pub(crate) fn run_with(address: SocketAddr, arguments: &[&str], input: &[u8]) -> Outcome {
     let folder = Folder::new();
     let mut command = program(&folder, &["timeout", "--signal=KILL", "30"]);
     command.args(arguments).args(["--server", &format!("http://{address}")]);

@@ -1,4 +1,4 @@
-//! Bodies of the HTTP face as JSON: a publish and a message; pure, on the core that owns the connection.
+//! Bodies of the HTTP face as JSON: a publish, lines of them, and a message; pure, on the core that owns the connection.
 //!
 //! Payloads are standard base64 with padding (RFC 4648 section 4). Unknown members are ignored, of a repeated member the
 //! last one counts, and names are case-sensitive.
@@ -10,7 +10,7 @@ mod publish;
 
 pub use decode::{MessageOwned, decode_message};
 pub use message::{Message, encode_message, timestamp_text, timestamp_us, write_timestamp};
-pub use publish::{PublishBody, decode_publish};
+pub use publish::{PublishBody, decode_publish, decode_publish_lines};
 
 /// Headers of one message that a decoder takes at most, so that a body of many empty ones cannot cost many times its size
 /// in memory. The broker's own limit is lower.

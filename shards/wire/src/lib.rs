@@ -11,7 +11,9 @@
 //! | [`sse`] | Server-Sent Events | WHATWG HTML, section 9.2 |
 //! | [`ws`] | WebSocket handshakes and frames | RFC 6455 |
 //! | [`json`] | bodies of the HTTP face: a publish, a message | ours; see each function |
+//! | [`batch`] | payloads behind their lengths | ours; see the module |
 
+pub mod batch;
 pub mod http;
 pub mod json;
 pub mod sse;

@@ -10,6 +10,7 @@ use ringmain_wire::http::{RequestHead, Target};
 use ringmain_wire::ws::check_upgrade;
 
 use super::HttpFront;
+use super::batch::StoredBatch;
 use super::exchange::{Company, Task, Waiting};
 use super::fetch::Fetch;
 use super::groups::{GroupTask, GroupVerb};
@@ -18,13 +19,14 @@ use super::publish::{Ack, PublishTask};
 use super::respond::{Context, Response};
 use super::route::{Place, Verb};
 use super::session::Session;
+use super::settings::{check_patch_type, read_change};
 use super::sse::write_head;
 use super::subscribe::{Face, Opening};
 use super::topics::read_create;
 use super::ws::{EXTENDED, Socket, write_switch};
 
 /// What scripts of other origins may send.
-const CORS_METHODS: &str = "GET, HEAD, POST, DELETE, OPTIONS";
+const CORS_METHODS: &str = "GET, HEAD, POST, PATCH, DELETE, OPTIONS";
 const CORS_HEADERS: &str = "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Key";
 
 impl HttpFront {
@@ -46,6 +48,10 @@ impl HttpFront {
             (Place::Topics, Verb::Post) => Ok(Task::Create),
             (Place::Topics, _) => Ok(Task::List),
             (Place::Topic(name), Verb::Delete) => Ok(Task::Delete(name)),
+            (Place::Topic(name), Verb::Patch) => {
+                check_patch_type(head)?;
+                Ok(Task::Change(name))
+            }
             (Place::Topic(name), _) => Ok(Task::Stat(name)),
             (Place::Publish(topic), _) => Ok(Task::Publish(PublishTask::read(topic, head, &target, io)?)),
             (Place::Messages(topic), _) => Ok(Task::Fetch(Box::new(Fetch::read(topic, &target)?))),
@@ -110,6 +116,10 @@ impl Session {
             },
             Task::Create => match read_create(&body, front) {
                 Ok(request) => self.ask(context, company, Waiting::Created, request, io),
+                Err(problem) => self.refuse(front, context, &problem, io),
+            },
+            Task::Change(name) => match read_change(name, &body) {
+                Ok(request) => self.ask(context, company, Waiting::Stats, request, io),
                 Err(problem) => self.refuse(front, context, &problem, io),
             },
             Task::Delete(name) => self.ask(context, company, Waiting::Deleted, Request::Delete { name }, io),
@@ -189,7 +199,7 @@ impl Session {
         body: Cow<'_, [u8]>,
         io: &mut Io<'_>,
     ) {
-        let (topic, ack) = (publish.topic.clone(), publish.ack);
+        let (topic, ack, company) = (publish.topic.clone(), publish.ack, publish.company());
         let request = match publish.finish(body, front) {
             Ok(request) => request,
             Err(problem) => return self.refuse(front, context, &problem, io),
@@ -199,7 +209,7 @@ impl Session {
             io.ask(number, request);
             self.write_answer(number, io, |context, out| front.write_unwatched(context, out));
         } else {
-            self.ask(context, Company::Publishes, Waiting::Published(topic), request, io);
+            self.ask(context, company, Waiting::Published(topic), request, io);
         }
     }
 
@@ -220,6 +230,12 @@ impl Session {
                 (Waiting::Published(topic), Reply::Published { offset, time_us }) => {
                     self.write_answer(number, io, |context, out| {
                         front.write_published(context, out, &topic, offset, time_us);
+                    });
+                }
+                (Waiting::Published(topic), Reply::PublishedAll { first, last, count, time_us }) => {
+                    let batch = StoredBatch { first, last, count, time_us };
+                    self.write_answer(number, io, |context, out| {
+                        front.write_published_all(context, out, &topic, batch);
                     });
                 }
                 (Waiting::Created, Reply::Created(stats)) => {

@@ -26,6 +26,7 @@ pub(super) enum Task {
     Ready,
     Create,
     Delete(TopicName),
+    Change(TopicName),
     Stat(TopicName),
     List,
     Metrics,
@@ -56,12 +57,12 @@ impl Task {
     pub(super) fn company(&self) -> Company {
         match self {
             Task::Refuse(_) | Task::Options { .. } | Task::Health | Task::Ready => Company::Any,
-            Task::Publish(_) => Company::Publishes,
+            Task::Publish(publish) => publish.company(),
             Task::Stat(_) | Task::Groups(_) => Company::Readers,
             // Answers that may be large come one at a time.
             Task::List | Task::Metrics => Company::None,
             Task::Fetch(_) | Task::Subscribe(_) | Task::Echo(_) => Company::None,
-            Task::Create | Task::Delete(_) | Task::Group(_) => Company::None,
+            Task::Create | Task::Delete(_) | Task::Change(_) | Task::Group(_) => Company::None,
         }
     }
 }

@@ -142,7 +142,7 @@ fn sum_topics(reports: &[CoreReport]) -> Vec<TopicSums<'_>> {
 
 const PROTOCOLS: [&str; 2] = ["sse", "ws"];
 
-/// streamq's metrics, by its names and labels.
+/// streamq's metrics, by its names and labels, and ours of topics.
 fn topic_families(reports: &[CoreReport]) -> Vec<MetricFamily> {
     use MetricType::{COUNTER, GAUGE};
     let sums = sum_topics(reports);
@@ -200,6 +200,12 @@ fn topic_families(reports: &[CoreReport]) -> Vec<MetricFamily> {
             "Retained messages per topic.",
             GAUGE,
             by_topic(GAUGE, |sum| sum.stats.message_count()),
+        ),
+        family(
+            "ringmain_message_ids",
+            "Ids of messages that are remembered, so that a repeat is stored once.",
+            GAUGE,
+            by_topic(GAUGE, |sum| sum.stats.known_ids),
         ),
     ]
 }

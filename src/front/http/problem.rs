@@ -28,9 +28,19 @@ impl Problem {
         Self::new(400, RefusalKind::InvalidRequest.code(), message)
     }
 
-    /// Something that the contract has and this version has not: said aloud, because ignoring it would lose data silently.
-    pub(crate) fn not_offered(message: impl Into<String>) -> Self {
-        Self::new(400, "not_supported", message)
+    /// The same, said of one part of a body.
+    pub(super) fn at(mut self, part: &str, number: u64) -> Self {
+        self.message = format!("in {part} {number} of the body: {}", self.message);
+        self
+    }
+
+    /// The same, with what follows from it.
+    pub(super) fn and(mut self, consequence: &str) -> Self {
+        let said = self.message.trim_end_matches('.').len();
+        self.message.truncate(said);
+        self.message.push_str("; ");
+        self.message.push_str(consequence);
+        self
     }
 }
 

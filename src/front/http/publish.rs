@@ -1,27 +1,40 @@
-//! Publishing: from a request's head and body to a message, and the answer to it. On the core of the connection.
+//! Publishing: from a request's head and body to messages, and the answer to one. On the core of the connection.
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
 use ringmain_driver::{AnswerWhen, Io, Request};
-use ringmain_model::limit::MESSAGE_HEADERS_MAX;
+use ringmain_model::limit::{BATCH_BYTES_MAX, MESSAGE_HEADERS_MAX};
 use ringmain_model::{Message, Offset, Refusal, RefusalKind, TopicName};
-use ringmain_wire::http::{RequestHead, Target, media_type};
-use ringmain_wire::json::{decode_publish, timestamp_text};
+use ringmain_wire::http::{Framing, RequestHead, Target, media_type};
+use ringmain_wire::json::{PublishBody, decode_publish, timestamp_text};
 use serde::Serialize;
 
 use super::HttpFront;
+use super::batch::{messages_of_lines, messages_of_payloads};
+use super::exchange::Company;
+use super::identity::IdName;
 use super::problem::Problem;
 use super::query::word;
 use super::respond::{Context, write_success};
 
-/// How the body holds the message.
+/// How the body holds the message, or messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Form {
     /// `{"payload":"<base64>"}`
     Json,
     /// The body is the payload.
     Raw,
+    /// Many of [`Form::Json`], one on each line.
+    Lines,
+    /// Payloads behind their lengths.
+    Payloads,
+}
+
+impl Form {
+    fn is_batch(self) -> bool {
+        matches!(self, Form::Lines | Form::Payloads)
+    }
 }
 
 /// When a publish is answered.
@@ -41,6 +54,10 @@ pub(super) struct PublishTask {
     pub(super) topic: TopicName,
     pub(super) ack: Ack,
     form: Form,
+    /// The body is so large, or may be, that its messages go alone.
+    is_large: bool,
+    /// From the head.
+    id: Option<IdName>,
     key: Option<Bytes>,
     headers: Vec<(Bytes, Bytes)>,
 }
@@ -56,16 +73,11 @@ impl PublishTask {
         let content_type = head.headers.text("content-type").map_or(Cow::Borrowed(""), media_type);
         let form = match &*content_type {
             "application/json" => Form::Json,
-            "application/x-ndjson" | "application/vnd.ringmain.batch" => {
-                let message =
-                    format!("batches ({content_type}) are not offered by this version: publish one message a request");
-                return Err(Problem::new(415, "unsupported_media_type", message));
-            }
+            "application/x-ndjson" => Form::Lines,
+            "application/vnd.ringmain.batch" => Form::Payloads,
             _ => Form::Raw,
         };
-        if head.headers.get("idempotency-key").is_some() {
-            return Err(no_idempotency());
-        }
+        let id = id_of_head(head, form)?;
         let words = [("durable", Ack::Stored), ("memory", Ack::Memory), ("none", Ack::None)];
         let ack = word(target, "ack", &words)?.unwrap_or(Ack::Stored);
         // Said before the body is read, so that a client that asks first need not send it.
@@ -82,13 +94,20 @@ impl PublishTask {
                 }
             }
         }
-        Ok(Self { topic, ack, form, key, headers })
+        let is_small = matches!(head.framing, Framing::Length(length) if length <= BATCH_BYTES_MAX as u64);
+        Ok(Self { topic, ack, form, is_large: form.is_batch() && !is_small, id, key, headers })
+    }
+
+    /// Which others of the connection it may run beside. Those whose bodies may be many times larger than a message go one at a
+    /// time, so that one connection does not have a pipeline of them on its way.
+    pub(super) fn company(&self) -> Company {
+        if self.is_large { Company::None } else { Company::Publishes }
     }
 
     /// Bytes that its body may have.
     pub(super) fn body_bytes_max(&self, front: &HttpFront) -> usize {
         match self.form {
-            Form::Json => front.settings.body_bytes_max,
+            Form::Json | Form::Lines | Form::Payloads => front.settings.body_bytes_max,
             Form::Raw => front.settings.message_bytes_max.min(front.settings.body_bytes_max),
         }
     }
@@ -96,45 +115,88 @@ impl PublishTask {
     /// Makes the request for the broker.
     pub(super) fn finish(self, body: Cow<'_, [u8]>, front: &HttpFront) -> Result<Request, Problem> {
         let bytes_max = front.settings.message_bytes_max;
-        let message = match self.form {
-            Form::Raw => Message { payload: to_bytes(body), key: self.key, headers: self.headers, id: None },
-            Form::Json => message_of_json(&body, bytes_max)?,
-        };
-        check(&message, bytes_max)?;
         let answer = match self.ack {
             Ack::Stored => AnswerWhen::Durable,
             // Nobody waits for the answer to what is not watched.
             Ack::Memory | Ack::None => AnswerWhen::Appended,
         };
-        Ok(Request::Publish { name: self.topic, message, answer })
+        let name = self.topic;
+        let message = match self.form {
+            Form::Lines => {
+                return Ok(Request::PublishAll { name, messages: messages_of_lines(&body, bytes_max)?, answer });
+            }
+            Form::Payloads => {
+                return Ok(Request::PublishAll { name, messages: messages_of_payloads(body, bytes_max)?, answer });
+            }
+            Form::Json => message_of_publish(decode_publish(&body)?, self.id, bytes_max)?,
+            Form::Raw => {
+                let mut message = Message { payload: to_bytes(body), key: self.key, headers: self.headers, id: None };
+                check(&message, bytes_max)?;
+                if let Some(id) = self.id {
+                    id.give(&mut message);
+                }
+                message
+            }
+        };
+        Ok(Request::Publish { name, message, answer })
     }
+}
+
+/// The id in the request's head, which a batch does not take: its messages have ids of their own.
+fn id_of_head(head: &RequestHead<'_>, form: Form) -> Result<Option<IdName>, Problem> {
+    let mut ids = head.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("idempotency-key"));
+    let Some((_, id)) = ids.next() else { return Ok(None) };
+    if form.is_batch() {
+        return Err(Problem::parameter(
+            "Idempotency-Key names one message, and this is a batch: give each line of application/x-ndjson an `id` of its own",
+        ));
+    }
+    if ids.any(|(_, other)| other != id) {
+        return Err(Problem::parameter("the request has several Idempotency-Key headers: send one"));
+    }
+    IdName::new(id).map(Some)
 }
 
 /// The message of a JSON body.
 pub(super) fn message_of_json(body: &[u8], bytes_max: usize) -> Result<Message, Problem> {
-    let decoded = decode_publish(body)?;
-    if decoded.id.is_some() {
-        return Err(no_idempotency());
+    message_of_publish(decode_publish(body)?, None, bytes_max)
+}
+
+/// The message of a decoded body; its id may come from elsewhere.
+pub(super) fn message_of_publish(
+    publish: PublishBody,
+    id: Option<IdName>,
+    bytes_max: usize,
+) -> Result<Message, Problem> {
+    let own_id = publish.id.map(|id| IdName::new(id.as_bytes())).transpose()?;
+    if own_id.is_some() && id.is_some() && own_id != id {
+        return Err(Problem::parameter(
+            "the body's id is not that of Idempotency-Key: send one of them, or both alike",
+        ));
     }
     let text = |(name, value): (String, String)| (Bytes::from(name), Bytes::from(value));
-    let message = Message {
-        payload: Bytes::from(decoded.payload),
-        key: decoded.key.map(Bytes::from),
-        headers: decoded.headers.into_iter().map(text).collect(),
+    let mut message = Message {
+        payload: Bytes::from(publish.payload),
+        key: publish.key.map(Bytes::from),
+        headers: publish.headers.into_iter().map(text).collect(),
         id: None,
     };
     check(&message, bytes_max)?;
+    if let Some(id) = own_id.or(id) {
+        id.give(&mut message);
+    }
     Ok(message)
 }
 
-fn to_bytes(body: Cow<'_, [u8]>) -> Bytes {
+pub(super) fn to_bytes(body: Cow<'_, [u8]>) -> Bytes {
     match body {
         Cow::Borrowed(slice) => Bytes::copy_from_slice(slice),
         Cow::Owned(vector) => Bytes::from(vector),
     }
 }
 
-fn check(message: &Message, bytes_max: usize) -> Result<(), Problem> {
+/// Whether a message is within the limits.
+pub(super) fn check(message: &Message, bytes_max: usize) -> Result<(), Problem> {
     if message.headers.len() > MESSAGE_HEADERS_MAX {
         let count = message.headers.len();
         return Err(Problem::parameter(format!(
@@ -152,12 +214,6 @@ fn check(message: &Message, bytes_max: usize) -> Result<(), Problem> {
         return Err(Refusal::new(RefusalKind::PayloadTooLarge, text).into());
     }
     Ok(())
-}
-
-fn no_idempotency() -> Problem {
-    Problem::not_offered(
-        "idempotent publishing is not offered by this version: leave the id out, and expect that a retry may store twice",
-    )
 }
 
 fn strip_prefix<'t>(text: &'t str, prefix: &str) -> Option<&'t str> {

@@ -74,7 +74,7 @@ impl Place {
         match self {
             Place::Server => "OPTIONS",
             Place::Topics => "GET, HEAD, POST, OPTIONS",
-            Place::Topic(_) => "GET, HEAD, DELETE, OPTIONS",
+            Place::Topic(_) => "GET, HEAD, PATCH, DELETE, OPTIONS",
             Place::Publish(_) | Place::GroupVerb(..) => "POST, OPTIONS",
             Place::Group(..) => "GET, HEAD, DELETE, OPTIONS",
             Place::WebSocket(_) | Place::Echo => "GET, OPTIONS",
@@ -90,13 +90,14 @@ impl Place {
             Method::Get => (Verb::Get, "GET"),
             Method::Head => (Verb::Get, "HEAD"),
             Method::Post => (Verb::Post, "POST"),
+            Method::Patch => (Verb::Patch, "PATCH"),
             Method::Delete => (Verb::Delete, "DELETE"),
             Method::Options => (Verb::Options, "OPTIONS"),
             Method::Other => {
                 let shown: String = method_text.chars().take(20).collect();
                 return Err(Problem::new(501, "unknown_method", format!("the method {shown} is unknown here")));
             }
-            Method::Put | Method::Patch | Method::Connect | Method::Trace => return Err(self.not_allowed(method_text)),
+            Method::Put | Method::Connect | Method::Trace => return Err(self.not_allowed(method_text)),
         };
         if self.allow().split(", ").any(|allowed| allowed == word) {
             Ok(verb)
@@ -121,6 +122,7 @@ impl Place {
 pub(super) enum Verb {
     Get,
     Post,
+    Patch,
     Delete,
     Options,
 }

@@ -1,8 +1,10 @@
 //! Origins, routes and encodings keep their rules; runs on the test thread.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+use ringmain_model::Message;
 use ringmain_wire::http::{Method, Target};
 
+use super::identity::IdName;
 use super::origin::OriginPolicy;
 use super::route::{Place, Verb};
 
@@ -48,7 +50,7 @@ fn an_open_broker_serves_all_hosts_and_lets_only_known_pages_read() {
 fn each_place_allows_its_methods_and_names_them() {
     let cases = [
         ("/topics", "GET, HEAD, POST, OPTIONS"),
-        ("/topics/a%2Fb", "GET, HEAD, DELETE, OPTIONS"),
+        ("/topics/a%2Fb", "GET, HEAD, PATCH, DELETE, OPTIONS"),
         ("/topics/a/publish", "POST, OPTIONS"),
         ("/topics/a/messages/", "GET, HEAD, OPTIONS"),
         ("/topics/a/subscribe/sse", "GET, HEAD, OPTIONS"),
@@ -73,4 +75,18 @@ fn each_place_allows_its_methods_and_names_them() {
     ] {
         assert_eq!(Place::find(&Target::parse(path).unwrap()).unwrap_err().status, status, "{path}");
     }
+}
+
+#[test]
+fn ids_and_contents_are_hashed_as_they_always_were() {
+    let of = |bytes: &'static [u8]| bytes.into();
+    let headers = vec![(of(b"a"), of(b"1")), (of(b"a"), of(b"2"))];
+    let mut message = Message { payload: of(b"body"), key: Some(of(b"key")), headers, id: None };
+    IdName::new(b"order-7").unwrap().give(&mut message);
+    let id = message.id.unwrap();
+    assert_eq!(u128::from_be_bytes(id.name), 0xdf8c_f802_27ec_3237_922d_f0ec_d883_85c5);
+    assert_eq!(id.content, 0x8271_13fc_798a_95c6);
+    let mut message = Message::default();
+    IdName::new(b"order-7").unwrap().give(&mut message);
+    assert_eq!(message.id.unwrap().content, 0x828a_20b7_0d17_5d94);
 }

@@ -2,14 +2,16 @@
 
 use ringmain_driver::{CoreReport, Io, Request};
 use ringmain_engine::TopicStats;
-use ringmain_model::limit::{ACK_WAIT_MS_DEFAULT, RETENTION_MESSAGES_MAX};
-use ringmain_model::{Refusal, RefusalKind, Retention, Storage, TopicConfig, TopicName};
+use ringmain_model::limit::RETENTION_MESSAGES_MAX;
+use ringmain_model::{Retention, Storage, TopicConfig, TopicName, TopicPatch};
 use ringmain_wire::json::timestamp_text;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::HttpFront;
 use super::problem::Problem;
 use super::respond::{Context, write_success};
+use super::settings::{Wish, explain, invalid, read_dead_letter, read_retention};
 
 /// Bytes of a body that creates a topic.
 pub(super) const CREATE_BYTES_MAX: usize = 64 << 10;
@@ -19,32 +21,20 @@ struct CreateBody {
     name: Option<String>,
     storage: Option<String>,
     partitions: Option<u64>,
-    retention: Option<RetentionBody>,
-    dead_letter: Option<serde::de::IgnoredAny>,
+    retention: Option<Value>,
+    dead_letter: Option<Value>,
     ack_wait_ms: Option<u64>,
-}
-
-#[derive(Deserialize)]
-struct RetentionBody {
-    max_messages: Option<u64>,
-    max_bytes: Option<u64>,
-    max_age_ms: Option<u64>,
 }
 
 /// Reads the body of `POST /topics`.
 pub(super) fn read_create(body: &[u8], front: &HttpFront) -> Result<Request, Problem> {
-    let body: CreateBody = object_from_slice(body).map_err(|error| {
-        let code = if error.is_data() { "invalid_config" } else { "invalid_json" };
-        let why: String = error.to_string().chars().take(160).collect();
-        Problem::new(400, code, format!(r#"the body does not describe a topic ({why}): send {{"name":"…"}}"#))
-    })?;
+    let body: CreateBody = object_from_slice(body).map_err(|error| explain(&error, "a topic", r#"{"name":"…"}"#))?;
     let name = TopicName::new(body.name.as_deref().unwrap_or_default())?;
-    let invalid = |message: &str| Problem::from(Refusal::new(RefusalKind::InvalidConfig, message));
     let storage = match body.storage.as_deref() {
         None => front.settings.storage,
         Some("memory") => Storage::Memory,
         Some("wal") => Storage::Wal,
-        Some(other) => return Err(invalid(&format!("storage {other:?} is unknown: use `memory` or `wal`"))),
+        Some(other) => return Err(invalid(format!("storage {other:?} is unknown: use `memory` or `wal`"))),
     };
     if storage == Storage::Wal && !front.settings.has_directory {
         return Err(invalid(
@@ -54,25 +44,21 @@ pub(super) fn read_create(body: &[u8], front: &HttpFront) -> Result<Request, Pro
     if body.partitions.is_some_and(|partitions| partitions != 1) {
         return Err(invalid("this version gives each topic one partition: leave `partitions` out"));
     }
-    if body.dead_letter.is_some() {
-        return Err(invalid("dead-letter topics are not offered by this version: leave `dead_letter` out"));
-    }
     // What a logged topic keeps is bounded by its segments, unless it asks for less.
     let max_messages = match storage {
         Storage::Memory => front.settings.retention_messages,
         Storage::Wal => RETENTION_MESSAGES_MAX,
     };
-    let mut retention = Retention { max_messages, ..Retention::default() };
-    if let Some(wanted) = body.retention {
-        if wanted.max_age_ms.is_some() {
-            return Err(invalid("retention by age is not offered by this version: use `max_messages` or `max_bytes`"));
-        }
-        retention.max_messages = wanted.max_messages.unwrap_or(retention.max_messages);
-        retention.max_bytes = wanted.max_bytes.unwrap_or(retention.max_bytes);
+    let mut patch =
+        TopicPatch { max_messages: Some(max_messages), ack_wait_ms: body.ack_wait_ms, ..TopicPatch::default() };
+    if let Some(retention) = &body.retention {
+        read_retention(retention, Wish::Create, &mut patch)?;
     }
-    let ack_wait_ms = body.ack_wait_ms.unwrap_or(ACK_WAIT_MS_DEFAULT);
-    let config = TopicConfig { storage, retention, ack_wait_ms, ..TopicConfig::default() };
-    config.check().map_err(|message| invalid(&message))?;
+    if let Some(dead_letter) = &body.dead_letter {
+        read_dead_letter(dead_letter, Wish::Create, &name, &mut patch)?;
+    }
+    let config = patch.apply(&TopicConfig { storage, ..TopicConfig::default() });
+    config.check().map_err(invalid)?;
     Ok(Request::Create { name, config })
 }
 
@@ -98,6 +84,9 @@ struct StatsBody<'a> {
     storage: &'a str,
     retention: RetentionStats,
     ack_wait_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dead_letter: Option<DeadLetterStats<'a>>,
+    known_ids: u64,
     created_at: String,
     groups: u64,
 }
@@ -110,6 +99,19 @@ struct RetentionStats {
     /// Absent when only the memory set aside, or the topic's segments, limit it.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_bytes: Option<u64>,
+    /// Absent when age does not limit it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_age_ms: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct DeadLetterStats<'a> {
+    /// Absent when it goes nowhere and counts as dropped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    topic: Option<&'a str>,
+    /// Absent when a message is given out for ever.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_deliver: Option<u32>,
 }
 
 /// Offset of the newest message below an exclusive end; −1 when there is none.
@@ -118,7 +120,9 @@ pub(super) fn latest(end: u64) -> i64 {
 }
 
 fn stats_body(stats: &TopicStats) -> StatsBody<'_> {
-    let retention = stats.config.retention;
+    let TopicConfig { retention, max_deliver, .. } = stats.config;
+    let topic = stats.config.dead_letter.as_ref().map(TopicName::as_str);
+    let has_dead_letters = topic.is_some() || max_deliver.is_some();
     StatsBody {
         name: stats.name.as_str(),
         message_count: stats.message_count(),
@@ -131,8 +135,11 @@ fn stats_body(stats: &TopicStats) -> StatsBody<'_> {
         retention: RetentionStats {
             max_messages: (retention.max_messages != RETENTION_MESSAGES_MAX).then_some(retention.max_messages),
             max_bytes: (retention.max_bytes != Retention::default().max_bytes).then_some(retention.max_bytes),
+            max_age_ms: retention.max_age_ms,
         },
         ack_wait_ms: stats.config.ack_wait_ms,
+        dead_letter: has_dead_letters.then_some(DeadLetterStats { topic, max_deliver }),
+        known_ids: stats.known_ids,
         created_at: timestamp_text(stats.created_us),
         groups: stats.groups.len() as u64,
     }

@@ -69,6 +69,12 @@ impl Refusal {
         Self::new(413, "payload_too_large", message)
     }
 
+    /// The same refusal, with the part of the body that it is about before its words.
+    #[cold]
+    pub(crate) fn at(self, place: std::fmt::Arguments<'_>) -> Self {
+        Self { message: format!("In {place} of the body: {}", self.message), ..self }
+    }
+
     /// The same fault seen from the client's side: the peer's answer cannot be read.
     #[cold]
     pub(crate) fn of_response(self) -> Self {

@@ -33,6 +33,24 @@ pub struct PublishBody {
 /// `invalid_base64` if the payload cannot be decoded. The framing is not affected: the connection can go on.
 pub fn decode_publish(body: &[u8]) -> Result<PublishBody, Refusal> {
     let raw: Raw<'_> = serde_json::from_slice(body).map_err(|error| explain(&error))?;
+    decode_raw(raw)
+}
+
+/// The publishes of newline-delimited JSON: one object as [`decode_publish`] takes it on each line. Lines end with a line feed,
+/// before which a carriage return may stand; the last one may do without. Lines of white space alone are passed over. Each
+/// publish comes with the number of its line, counted from 1.
+///
+/// # Errors
+///
+/// Those of [`decode_publish`], each beginning with the line. The lines after it can still be read.
+pub fn decode_publish_lines(body: &[u8]) -> impl Iterator<Item = (u64, Result<PublishBody, Refusal>)> {
+    let lines = (1..).zip(body.split(|&byte| byte == b'\n'));
+    lines.filter(|(_, line)| !line.trim_ascii().is_empty()).map(|(number, line)| {
+        (number, decode_publish(line).map_err(|refusal| refusal.at(format_args!("line {number}"))))
+    })
+}
+
+fn decode_raw(raw: Raw<'_>) -> Result<PublishBody, Refusal> {
     let Some(payload) = raw.payload else {
         return Err(Refusal::new(
             400,

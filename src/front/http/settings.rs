@@ -1,0 +1,159 @@
+//! Settings of topics as clients write them, when a topic is made and when it is changed. On the core of the connection.
+
+use ringmain_driver::Request;
+use ringmain_model::limit::{MAX_DELIVER_MAX, RETENTION_BYTES_MAX, RETENTION_MESSAGES_MAX};
+use ringmain_model::{Refusal, RefusalKind, TopicName, TopicPatch};
+use ringmain_wire::http::{RequestHead, media_type};
+use serde_json::{Map, Value};
+
+use super::problem::Problem;
+use super::topics::object_from_slice;
+
+/// What the settings are for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Wish {
+    /// A new topic: `null` is as good as nothing, and unknown names are passed over, as streamq did.
+    Create,
+    /// One that is there: `null` takes a bound away, and an unknown name is a mistake.
+    Change,
+}
+
+pub(super) fn invalid(message: impl Into<String>) -> Problem {
+    Refusal::new(RefusalKind::InvalidConfig, message).into()
+}
+
+/// A body that is not what is wanted: `example` is.
+pub(super) fn explain(error: &serde_json::Error, what: &str, example: &str) -> Problem {
+    let code = if error.is_data() { "invalid_config" } else { "invalid_json" };
+    let why: String = error.to_string().chars().take(160).collect();
+    Problem::new(400, code, format!("the body does not describe {what} ({why}): send {example}"))
+}
+
+/// Checks that the body of a `PATCH` is JSON.
+pub(super) fn check_patch_type(head: &RequestHead<'_>) -> Result<(), Problem> {
+    let Some(content_type) = head.headers.text("content-type") else { return Ok(()) };
+    let content_type = media_type(content_type);
+    if matches!(&*content_type, "application/json" | "application/merge-patch+json") {
+        return Ok(());
+    }
+    let shown: String = content_type.chars().take(60).collect();
+    let message =
+        format!("a change of a topic is JSON, not {shown}: send it with Content-Type: application/merge-patch+json");
+    Err(Problem::new(415, "unsupported_media_type", message))
+}
+
+/// Reads the body of `PATCH /topics/{name}`.
+pub(super) fn read_change(name: TopicName, body: &[u8]) -> Result<Request, Problem> {
+    let fields: Map<String, Value> = object_from_slice(body).map_err(|error| {
+        explain(&error, "a change", r#"what is to change, like {"retention":{"max_messages":1000}}"#)
+    })?;
+    let mut patch = TopicPatch::default();
+    for (field, value) in &fields {
+        match field.as_str() {
+            "retention" => read_retention(value, Wish::Change, &mut patch)?,
+            "dead_letter" => read_dead_letter(value, Wish::Change, &name, &mut patch)?,
+            "ack_wait_ms" => patch.ack_wait_ms = Some(number(value, field)?),
+            "name" | "storage" | "partitions" => {
+                return Err(invalid(format!(
+                    "{field} stays as the topic was made: leave it out, or make another topic"
+                )));
+            }
+            _ => return Err(unknown(field, "retention, dead_letter and ack_wait_ms")),
+        }
+    }
+    if patch == TopicPatch::default() {
+        return Ok(Request::Stat { name });
+    }
+    Ok(Request::Change { name, patch })
+}
+
+/// Reads the member `retention`.
+pub(super) fn read_retention(value: &Value, wish: Wish, patch: &mut TopicPatch) -> Result<(), Problem> {
+    let Some(fields) = object(value, "retention", wish)? else { return Ok(()) };
+    for (field, value) in fields {
+        let path = format!("retention.{field}");
+        let bound = if value.is_null() { None } else { Some(value) };
+        if bound.is_none() && wish == Wish::Create {
+            continue;
+        }
+        match field.as_str() {
+            "max_messages" => {
+                patch.max_messages = Some(bound.map_or(Ok(RETENTION_MESSAGES_MAX), |value| number(value, &path))?);
+            }
+            "max_bytes" => {
+                patch.max_bytes = Some(bound.map_or(Ok(RETENTION_BYTES_MAX), |value| number(value, &path))?);
+            }
+            "max_age_ms" => patch.max_age_ms = Some(bound.map(|value| number(value, &path)).transpose()?),
+            _ if wish == Wish::Change => return Err(unknown(&path, "max_messages, max_bytes and max_age_ms")),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Reads the member `dead_letter` of a topic that is called `own`.
+pub(super) fn read_dead_letter(
+    value: &Value,
+    wish: Wish,
+    own: &TopicName,
+    patch: &mut TopicPatch,
+) -> Result<(), Problem> {
+    if value.is_null() {
+        (patch.dead_letter, patch.max_deliver) = (Some(None), Some(None));
+        return Ok(());
+    }
+    for (field, value) in object(value, "dead_letter", wish)?.into_iter().flatten() {
+        match (field.as_str(), value) {
+            ("topic", Value::Null) => patch.dead_letter = Some(None),
+            ("topic", Value::String(name)) => {
+                let name = TopicName::new(name).map_err(|error| invalid(format!("dead_letter.topic: {error}")))?;
+                if name == *own {
+                    return Err(invalid("dead_letter.topic is the topic itself: name another one"));
+                }
+                patch.dead_letter = Some(Some(name));
+            }
+            ("topic", other) => return Err(invalid(format!("dead_letter.topic is {}: give a name", shown(other)))),
+            ("max_deliver", Value::Null) => patch.max_deliver = Some(None),
+            ("max_deliver", value) => {
+                let times = number(value, "dead_letter.max_deliver")?;
+                let times = u32::try_from(times).map_err(|_| {
+                    invalid(format!("dead_letter.max_deliver is {times}: choose 1 to {MAX_DELIVER_MAX}"))
+                })?;
+                patch.max_deliver = Some(Some(times));
+            }
+            _ if wish == Wish::Change => {
+                return Err(unknown(&format!("dead_letter.{field}"), "topic and max_deliver"));
+            }
+            _ => {}
+        }
+    }
+    if wish == Wish::Create && patch.max_deliver.flatten().is_none() {
+        return Err(invalid(
+            "dead_letter has no max_deliver, so that nothing would ever go there: say after how many deliveries",
+        ));
+    }
+    Ok(())
+}
+
+/// The members of an object; `None` for a `null` that says nothing.
+fn object<'v>(value: &'v Value, name: &str, wish: Wish) -> Result<Option<&'v Map<String, Value>>, Problem> {
+    match value {
+        Value::Object(fields) => Ok(Some(fields)),
+        Value::Null if wish == Wish::Create => Ok(None),
+        other => Err(invalid(format!("{name} is {}: give an object", shown(other)))),
+    }
+}
+
+fn number(value: &Value, name: &str) -> Result<u64, Problem> {
+    value.as_u64().ok_or_else(|| invalid(format!("{name} is {}: give a whole number", shown(value))))
+}
+
+fn unknown(name: &str, known: &str) -> Problem {
+    let shown: String = name.chars().take(60).collect();
+    invalid(format!("{shown:?} is unknown: there are {known}"))
+}
+
+/// A value, shortened.
+fn shown(value: &Value) -> String {
+    value.to_string().chars().take(60).collect()
+}
