@@ -38,6 +38,7 @@ mod drain;
 mod fetch_pages;
 mod frames_with_the_handshake;
 mod full_lane;
+mod going_down_lingerers;
 mod going_down_waits_for_nobody;
 mod group_by_http;
 mod group_epochs;

@@ -164,6 +164,10 @@ impl<F: Front> State<F> {
         for key in self.connections.keys() {
             self.call(key, |front, session, io| front.on_shutdown(session, io));
             self.take_back_pull(key);
+            if self.connections.get_mut(key).is_some_and(|connection| connection.link.lingering) {
+                // All that it was told is with the kernel: nobody waits for its peer to hang up.
+                self.end(key, Close::Flush, true);
+            }
             // Those that are ending already hear nothing more, and are looked at all the same.
             self.after_call(key);
         }
@@ -257,7 +261,7 @@ impl<F: Front> State<F> {
 
     /// Takes the next step of a connection that is ending, once its output is with the kernel.
     fn flush_ending(&mut self, key: ConnectionKey, ring: &mut Ring) {
-        let now_ms = self.now.monotonic_ms;
+        let (now_ms, goes_down) = (self.now.monotonic_ms, self.accepting == Accepting::Over);
         let Some(connection) = self.connections.get_mut(key) else { return };
         let link = &mut connection.link;
         let Some(how) = link.closing else { return };
@@ -267,7 +271,9 @@ impl<F: Front> State<F> {
         if how == Close::Linger && !link.input_ended {
             if !link.lingering {
                 link.lingering = true;
-                link.deadline_ms = now_ms + LINGER_MS_MAX;
+                // Going down waits no longer for a peer to hang up than for one that takes nothing.
+                let patience_ms = if goes_down { LINGER_MS_MAX.min(DRAIN_STALL_MS_MAX) } else { LINGER_MS_MAX };
+                link.deadline_ms = now_ms + patience_ms;
                 ring.shutdown_write(key.0);
                 ring.resume_receive(key.0);
                 self.leave(key);

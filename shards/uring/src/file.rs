@@ -2,29 +2,25 @@
 #![allow(unsafe_code, reason = "a close is queued here, and takes the raw descriptor with it")]
 
 use std::fs::{File, OpenOptions};
-use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use io_uring::{opcode, squeue, types};
-use rustix::fs::{AtFlags, OFlags, StatxFlags};
+use rustix::fs::AtFlags;
 
 use crate::error::Error;
+use crate::files::Files;
+use crate::open::ASKED;
 use crate::operation::{Operation, OperationId, Refusal, Work};
-use crate::pool::BUFFER_ALIGNMENT_BYTES;
 use crate::ring::Ring;
 use crate::tag::Kind;
 
 /// What a block is taken to be where the kernel does not tell.
-const BLOCK_BYTES_DEFAULT: u32 = 4096;
+pub(crate) const BLOCK_BYTES_DEFAULT: u32 = 4096;
 
 /// Messages are nobody's business but the broker's user's.
-const PERMISSIONS: u32 = 0o600;
-
-/// File systems that are memory, from `linux/magic.h`. Recent kernels accept direct I/O on tmpfs and
-/// copy all the same.
-const MEMORY_FILE_SYSTEMS: [i64; 2] = [0x0102_1994, 0x8584_58f6];
+pub(crate) const PERMISSIONS: u32 = 0o600;
 
 /// Names one open file of one ring, and no other one even after its slot is used again.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -91,6 +87,19 @@ pub(crate) struct OpenFile {
 }
 
 impl OpenFile {
+    pub(crate) fn new(descriptor: OwnedFd, facts: FileFacts) -> OpenFile {
+        OpenFile { descriptor: Some(descriptor), facts, write_through_refused: false, in_flight: 0, closing: None }
+    }
+
+    /// Gives the file its length on this thread; the result as the kernel's queue would tell it.
+    pub(crate) fn set_length_blocking(&self, bytes: u64) -> i32 {
+        match self.descriptor.as_ref().map(|descriptor| rustix::fs::ftruncate(descriptor, bytes)) {
+            Some(Ok(())) => 0,
+            Some(Err(error)) => -error.raw_os_error(),
+            None => -libc::EBADF,
+        }
+    }
+
     /// The descriptor as the kernel's queue wants it; none once it is being closed.
     pub(crate) fn target(&self) -> Option<types::Fd> {
         self.descriptor.as_ref().map(|descriptor| types::Fd(descriptor.as_raw_fd()))
@@ -102,45 +111,30 @@ impl OpenFile {
     }
 }
 
-/// Switches to direct I/O if the file and its device can do it with buffers of ours; gives the block.
-fn go_direct(file: &File) -> Option<u32> {
-    let block_bytes = match rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) {
-        Ok(told) if told.stx_mask & StatxFlags::DIOALIGN.bits() != 0 => {
-            // Zeros mean that this very file cannot do it.
-            let memory_bytes = told.stx_dio_mem_align;
-            if told.stx_dio_offset_align == 0 || memory_bytes == 0 || memory_bytes > BUFFER_ALIGNMENT_BYTES {
-                return None;
-            }
-            told.stx_dio_offset_align
-        }
-        _ => BLOCK_BYTES_DEFAULT,
-    };
-    if rustix::fs::fstatfs(file).is_ok_and(|told| MEMORY_FILE_SYSTEMS.contains(&told.f_type)) {
-        return None;
-    }
-    // Asking after the open rather than with it: a refused open may leave a new file behind.
-    let flags = rustix::fs::fcntl_getfl(file).ok()?;
-    rustix::fs::fcntl_setfl(file, flags | OFlags::DIRECT).ok()?;
-    Some(block_bytes)
-}
-
-fn open(path: &Path, mode: FileMode) -> io::Result<(File, FileFacts)> {
+/// Opens a file on this thread.
+fn open(files: &mut Files, path: &Path, mode: FileMode) -> std::io::Result<OpenFile> {
     let writes = mode.access != FileAccess::Read;
     let creates = mode.access == FileAccess::CreateNew;
     if !creates && !std::fs::metadata(path)?.is_file() {
         // Opening a pipe would wait for its other end.
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "not a regular file"));
     }
-    let file = OpenOptions::new().read(true).write(writes).create_new(creates).mode(PERMISSIONS).open(path)?;
-    let length_bytes = file.metadata()?.len();
-    let direct = if mode.direct { go_direct(&file) } else { None };
-    let facts =
-        FileFacts { direct: direct.is_some(), block_bytes: direct.unwrap_or(BLOCK_BYTES_DEFAULT), length_bytes };
-    Ok((file, facts))
+    let file: File = OpenOptions::new().read(true).write(writes).create_new(creates).mode(PERMISSIONS).open(path)?;
+    let told = rustix::fs::statx(&file, c"", AtFlags::EMPTY_PATH, ASKED)?;
+    let facts = files.facts_of(&file, &told, mode.direct)?;
+    Ok(OpenFile::new(OwnedFd::from(file), facts))
+}
+
+impl Files {
+    /// Gives a file its slot; none, and the file is closed, when all are taken.
+    pub(crate) fn insert_file(&mut self, file: OpenFile) -> Option<FileId> {
+        self.open.insert(file).ok().map(|(slot, generation)| FileId { slot, generation })
+    }
 }
 
 impl Ring {
-    /// Opens a regular file, or makes one. This blocks: do it at the start and rarely after it.
+    /// Opens a regular file, or makes one. This blocks, for as long as the disk hangs: only for starts and tests, see
+    /// [`Ring::start_open`].
     ///
     /// A new file is found after a crash only when its directory has been synced too, see
     /// [`Ring::sync_directory`].
@@ -153,18 +147,8 @@ impl Ring {
         if self.files.open.is_full() {
             return Err(Error::Full { what: "files" });
         }
-        let (file, facts) = open(path, mode).map_err(|source| Error::System { what: "open", source })?;
-        let file = OpenFile {
-            descriptor: Some(OwnedFd::from(file)),
-            facts,
-            write_through_refused: false,
-            in_flight: 0,
-            closing: None,
-        };
-        match self.files.open.insert(file) {
-            Ok((slot, generation)) => Ok(FileId { slot, generation }),
-            Err(_) => Err(Error::Full { what: "files" }),
-        }
+        let file = open(&mut self.files, path, mode).map_err(|source| Error::System { what: "open", source })?;
+        self.files.insert_file(file).ok_or(Error::Full { what: "files" })
     }
 
     /// What is known of a file; none when it is closed.

@@ -19,6 +19,8 @@ pub(crate) struct Files {
     pub(crate) open: Slab<OpenFile>,
     pub(crate) operations: Slab<Operation>,
     pub(crate) registered: Registered,
+    /// Of file systems without a device, by their minor number, whether they are memory. A few at most.
+    pub(crate) deviceless: Vec<(u32, bool)>,
     pub(crate) sync_choice: SyncChoice,
     /// RWF_DSYNC; a test puts in what no kernel knows.
     pub(crate) write_through_flag: i32,
@@ -32,6 +34,7 @@ impl Files {
             open: Slab::new(FILES_MAX),
             operations: Slab::new(OPERATIONS_MAX),
             registered: Registered::new(),
+            deviceless: Vec::new(),
             sync_choice: SyncChoice::WriteThrough,
             write_through_flag: libc::RWF_DSYNC,
         }

@@ -16,8 +16,9 @@
 //!   reference into it, because [`Event`] borrows the ring;
 //! * the pieces of a send belong to the slot of its socket until the send completes, and a slot is
 //!   freed only when nothing is in flight for it;
-//! * the buffer of a write or read, and the paths of a rename or unlink, belong to the slot of their
-//!   operation until all of its completions have come, and a file's descriptor stays open as long;
+//! * the buffer of a write or read, the paths of an open, rename or unlink, and what is told of a file that was
+//!   opened belong to the slot of their operation until all of its completions have come, and a file's
+//!   descriptor stays open as long;
 //! * the counter of the wake-up is shared by the ring and its wakers.
 //!
 //! Dropping a ring cancels everything and waits for it. If the kernel does not answer in time, the
@@ -28,6 +29,7 @@ mod block;
 mod buffers;
 mod close;
 pub mod descriptors;
+mod directory;
 mod error;
 mod event;
 mod file;
@@ -39,6 +41,7 @@ mod lock;
 mod measure;
 pub mod memory;
 mod multishot;
+mod open;
 mod operation;
 mod pool;
 pub mod processor;
@@ -53,11 +56,13 @@ mod tag;
 mod waker;
 
 pub use crate::accept::ListenerId;
+pub use crate::directory::Directory;
 pub use crate::error::Error;
 pub use crate::event::Event;
 pub use crate::file::{FileAccess, FileFacts, FileId, FileMode};
 pub use crate::lock::{LockGuard, LockHeld, lock_exclusive};
 pub use crate::measure::{SyncMeasure, measure_sync};
+pub use crate::open::OpenedFile;
 pub use crate::operation::{FileEvent, FileOutcome, OperationId, Refusal, Refused};
 pub use crate::pool::{AlignedBuffer, BUFFER_ALIGNMENT_BYTES, BufferPool};
 pub use crate::ring::{Ring, RingConfig};

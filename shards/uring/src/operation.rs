@@ -7,8 +7,11 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
-use crate::file::FileId;
+use crate::file::{FileId, FileMode};
+use crate::files::Files;
+use crate::open::{Examined, OpenedFile};
 use crate::pool::AlignedBuffer;
 use crate::tag::{Kind, Tag};
 
@@ -78,6 +81,8 @@ pub enum FileOutcome {
         /// Why it failed.
         error: Option<io::Error>,
     },
+    /// An open.
+    Opened(io::Result<OpenedFile>),
     /// Anything else.
     Finished(io::Result<()>),
 }
@@ -107,9 +112,6 @@ pub enum Refusal {
     /// The path contains a zero byte.
     #[error("the path contains a zero byte")]
     Path,
-    /// The directory cannot be opened.
-    #[error("the directory cannot be opened: {0}")]
-    Directory(io::Error),
 }
 
 /// A write or read that was not started, with the buffer that was meant for it.
@@ -177,8 +179,14 @@ pub(crate) enum Work {
     Read(AlignedBuffer),
     /// Something on a file that needs no memory.
     OnFile,
+    /// A new length, which kernels before 6.9 cannot give.
+    SetLength(u64),
+    /// The path of a file that is being opened.
+    Open(#[expect(dead_code, reason = "it is kept for the kernel")] KernelPath, FileMode),
+    /// A file that was just opened.
+    Examine(Examined),
     /// The descriptor of a directory to be synced.
-    OnDirectory(#[expect(dead_code, reason = "it is kept open for the kernel")] OwnedFd),
+    OnDirectory(#[expect(dead_code, reason = "it is kept open for the kernel")] Arc<OwnedFd>),
     /// The paths of a rename or unlink.
     OnPaths(#[expect(dead_code, reason = "they are kept for the kernel")] (KernelPath, Option<KernelPath>)),
     /// A descriptor that nobody else owns; none while the close waits for others to end.
@@ -239,8 +247,8 @@ impl Operation {
         std::mem::forget(std::mem::replace(&mut self.work, Work::Given));
     }
 
-    /// What the caller is told. All completions have come.
-    pub(crate) fn outcome(self) -> FileOutcome {
+    /// What the caller is told. All completions have come. A file that was opened gets its slot.
+    pub(crate) fn outcome(self, files: &mut Files) -> FileOutcome {
         let result = self.result;
         match self.work {
             Work::Write(write) => {
@@ -268,7 +276,11 @@ impl Operation {
                 }
                 FileOutcome::Finished(failure(result).map_or(Ok(()), Err))
             }
-            Work::OnFile | Work::OnDirectory(_) | Work::OnPaths(..) | Work::Given => {
+            Work::Open(..) => {
+                FileOutcome::Opened(Err(failure(result).unwrap_or_else(|| io::ErrorKind::Interrupted.into())))
+            }
+            Work::Examine(examined) => FileOutcome::Opened(files.take_in(examined, result)),
+            Work::OnFile | Work::SetLength(_) | Work::OnDirectory(_) | Work::OnPaths(..) | Work::Given => {
                 FileOutcome::Finished(failure(result).map_or(Ok(()), Err))
             }
         }

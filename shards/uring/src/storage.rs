@@ -2,15 +2,12 @@
 //!
 //! Each call starts one operation that ends in one [`Event::File`](crate::Event::File). Operations run
 //! side by side, in any order: who needs one after another starts it when the first has ended. All
-//! of them go through the ring; only [`Ring::open_file`] and the opening of a directory that is to be
-//! synced block.
+//! of them go through the ring; only [`Ring::open_file`] and [`Ring::open_directory`] block.
 #![allow(unsafe_code, reason = "operations on files are queued here")]
 
-use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use io_uring::{opcode, squeue, types};
-use rustix::fs::{Mode, OFlags};
 
 use crate::file::{FileId, OpenFile};
 use crate::operation::{FileEvent, KernelPath, Operation, OperationId, Refusal, Refused, Work, Write, WriteMethod};
@@ -146,21 +143,17 @@ impl Ring {
         self.start_on_file(file, |target| opcode::Fallocate::new(target, bytes).build())
     }
 
-    /// Makes durable which names a directory holds. Opening the directory blocks; the sync does not.
+    /// Makes the file `bytes` long. Where it grows it reads as zero, and nothing is reserved: this is for file systems on which
+    /// [`Ring::allocate`] ends in `EOPNOTSUPP`. Kernels before 6.9 cannot do it in their queue: there it blocks.
     ///
     /// # Errors
     ///
-    /// [`Refusal::Directory`] with what the system says, and [`Refusal::Full`].
-    pub fn sync_directory(&mut self, path: &Path) -> Result<OperationId, Refusal> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory =
-            rustix::fs::open(path, flags, Mode::empty()).map_err(|error| Refusal::Directory(error.into()))?;
-        let target = types::Fd(directory.as_raw_fd());
-        let id = self.insert_operation(Operation::new(None, Work::OnDirectory(directory))).map_err(|(why, _)| why)?;
-        let entry = opcode::Fsync::new(target).build().user_data(id.tag(Kind::File));
-        // SAFETY: a sync carries no pointer, and the operation keeps the descriptor until it has ended.
-        unsafe { self.queue.push(entry) };
-        Ok(id)
+    /// As for [`Ring::allocate`], but for a length of 0.
+    pub fn set_length(&mut self, file: FileId, bytes: u64) -> Result<OperationId, Refusal> {
+        if bytes > FILE_BYTES_MAX {
+            return Err(Refusal::Length);
+        }
+        self.start_work_on_file(file, Work::SetLength(bytes), |target| opcode::Ftruncate::new(target, bytes).build())
     }
 
     /// Gives a file another name in the same file system, in place of one that has it. Durable after
@@ -200,8 +193,17 @@ impl Ring {
         file: FileId,
         entry: impl FnOnce(types::Fd) -> squeue::Entry,
     ) -> Result<OperationId, Refusal> {
+        self.start_work_on_file(file, Work::OnFile, entry)
+    }
+
+    fn start_work_on_file(
+        &mut self,
+        file: FileId,
+        work: Work,
+        entry: impl FnOnce(types::Fd) -> squeue::Entry,
+    ) -> Result<OperationId, Refusal> {
         let target = self.usable(file)?.target().ok_or(Refusal::UnknownFile)?;
-        let id = self.insert_operation(Operation::new(Some(file), Work::OnFile)).map_err(|(why, _)| why)?;
+        let id = self.insert_operation(Operation::new(Some(file), work)).map_err(|(why, _)| why)?;
         self.hold_file(file);
         // SAFETY: the operation carries no pointer, and the file's slot keeps the descriptor open until
         // it has ended.
@@ -307,9 +309,10 @@ impl Ring {
         let id = OperationId::of_tag(completion.tag);
         let (slot, generation) = id.parts();
         let operation = self.files.operations.get_mut(slot, generation)?;
-        if !operation.note(completion.tag.kind, completion.result) || self.goes_on(id) {
+        if !operation.note(completion.tag.kind, completion.result) || self.examine(id) || self.goes_on(id) {
             return None;
         }
+        self.set_length_here(id);
         let operation = self.files.operations.remove(slot, generation)?;
         if let Some(file) = operation.file {
             if matches!(operation.work, Work::Close(_)) {
@@ -319,7 +322,20 @@ impl Ring {
                 self.release_file(file);
             }
         }
-        Some(FileEvent { operation: id, outcome: operation.outcome() })
+        Some(FileEvent { operation: id, outcome: operation.outcome(&mut self.files) })
+    }
+
+    /// Sets the length of a file here when the kernel does not know how to do it in its queue.
+    fn set_length_here(&mut self, id: OperationId) {
+        let (slot, generation) = id.parts();
+        if let Some(operation) = self.files.operations.get_mut(slot, generation)
+            && let (Work::SetLength(bytes), Some(file)) = (&operation.work, operation.file)
+            && operation.result == -libc::EINVAL
+            && let (slot, generation) = file.parts()
+            && let Some(file) = self.files.open.get(slot, generation)
+        {
+            operation.result = file.set_length_blocking(*bytes);
+        }
     }
 
     /// Whether a write needs another step before its end can be told; queues it then.

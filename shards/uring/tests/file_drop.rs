@@ -20,6 +20,7 @@ use stage::descriptors;
 fn busy(scratch: &Scratch, round: usize) -> Disk {
     let mut disk = Disk::with(2, 4, 24, 64 * 1024);
     disk.ring.set_sync_choice(BOTH[round % 2]);
+    let directory = disk.ring.open_directory(&scratch.path).unwrap();
     for number in 0..4_u64 {
         let path = scratch.file(&format!("{round}-{number}"));
         let file = disk.ring.open_file(&path, NEW).unwrap();
@@ -27,15 +28,18 @@ fn busy(scratch: &Scratch, round: usize) -> Disk {
             disk.start_write(file, part * 64 * 1024, &[number as u8; 64 * 1024], WriteSync::Data);
         }
         disk.ring.allocate(file, 4 << 20).unwrap();
+        disk.ring.set_length(file, 1 << 20).unwrap();
         disk.ring.sync(file).unwrap();
         let buffer = disk.pool.take().unwrap();
         disk.ring.read(file, 0, buffer, 4096).unwrap();
         if number % 2 == 0 {
             disk.ring.close_file(file).unwrap();
         }
-        disk.ring.sync_directory(&scratch.path).unwrap();
+        disk.ring.sync_directory(&directory).unwrap();
         disk.ring.rename(&path, &scratch.file(&format!("{round}-renamed-{number}"))).unwrap();
         disk.ring.unlink(&scratch.file("nobody")).unwrap();
+        disk.ring.start_open(&scratch.file(&format!("{round}-opened-{number}")), NEW).unwrap();
+        disk.ring.start_open(&scratch.file("nobody"), NEW).unwrap();
     }
     disk
 }
@@ -47,7 +51,7 @@ fn a_ring_is_dropped_at_every_point() {
     for round in 0..60 {
         let mut disk = busy(&scratch, round);
         let operations = disk.ring.file_operations();
-        assert_eq!(operations, 4 * 9 + 2);
+        assert_eq!(operations, 4 * 12 + 2);
         let mut told = 0;
         // As many events as the round has number; in the first none, and not even a turn.
         while told < round.min(operations) {

@@ -11,7 +11,7 @@ mod disk;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use ringmain_uring::{Refusal, WriteSync};
+use ringmain_uring::{Error, Refusal, WriteSync};
 
 use disk::{Disk, NEW, Scratch};
 
@@ -25,7 +25,8 @@ fn a_file_is_renamed_over_another_and_the_directory_synced() {
     disk.write(file, 0, &[b'n'; 4096], WriteSync::Data);
     let operation = disk.ring.rename(&from, &to).unwrap();
     disk.finish(operation).unwrap();
-    let operation = disk.ring.sync_directory(&scratch.path).unwrap();
+    let directory = disk.ring.open_directory(&scratch.path).unwrap();
+    let operation = disk.ring.sync_directory(&directory).unwrap();
     disk.finish(operation).unwrap();
     assert!(!from.exists());
     assert_eq!(std::fs::read(&to).unwrap(), [b'n'; 4096]);
@@ -59,7 +60,7 @@ fn paths_that_cannot_be_are_refused() {
     assert!(matches!(disk.ring.rename(Path::new("b"), zero), Err(Refusal::Path)));
     std::fs::write(scratch.file("file"), b"").unwrap();
     for path in [scratch.file("none"), scratch.file("file"), zero.to_owned()] {
-        assert!(matches!(disk.ring.sync_directory(&path), Err(Refusal::Directory(_))));
+        assert!(matches!(disk.ring.open_directory(&path), Err(Error::System { what: "open", .. })));
     }
     assert_eq!(disk.ring.file_operations(), 0);
 }

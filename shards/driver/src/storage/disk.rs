@@ -5,6 +5,10 @@
 //! shard admits. So the queue needs no bound of its own. Memory is the pool's: a job that finds no buffer waits in the queue, and
 //! those that write the log have buffers that no other job may take, so that a long read never holds a commit up.
 //!
+//! **Opening.** A job whose file is not open waits in the queue for the ring to open it; others go past it. What changes a name waits until
+//! no open of that name is under way, and no open begins meanwhile. In what order jobs of one file run otherwise is their shards'
+//! business, which ask for the next step when the last has ended.
+//!
 //! **One round trip for a commit.** A write of the log that fits one buffer asks the kernel to make it durable before it ends. If
 //! it says that it is, the sync of the file that the log's writer asks for next is answered at once, because then everything
 //! that was ever written to the file is durable: see [`Disk::is_durable`].
@@ -17,7 +21,8 @@ use std::path::PathBuf;
 
 use hashbrown::HashMap;
 use ringmain_uring::{
-    BufferPool, Error as RingError, FileEvent, FileOutcome, OperationId as RingOperation, Refusal, Ring,
+    BufferPool, Directory, Error as RingError, FileAccess, FileEvent, FileMode, FileOutcome, OpenedFile,
+    OperationId as RingOperation, Refusal, Ring,
 };
 use ringmain_wal::{Completion, Effect, Failure, FileName, OperationId};
 use slotmap::{SlotMap, new_key_type};
@@ -70,8 +75,10 @@ enum Task {
     Write(FileKey, Writing),
     Read(FileKey, Reading),
     Allocate(FileKey, u64),
+    /// The file's room cannot be reserved here, so it gets its length alone.
+    Lengthen(FileKey, u64),
     /// The file that could not be allocated is being removed.
-    Undo(Failure),
+    Undo(FileKey, Failure),
     /// How many writes the file had seen, if none was under way.
     Sync(FileKey, Option<u64>),
     SyncDirectory,
@@ -79,11 +86,42 @@ enum Task {
     Unlink(FileKey),
 }
 
+/// How far a job is from the kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// It has not begun: the ring had no room, or its name is not free for it.
+    Asked,
+    /// Its file is being opened.
+    Opening,
+    /// It has its file, or its name.
+    Ready,
+}
+
 #[derive(Debug)]
 struct Job {
     index: usize,
     operation: OperationId,
     task: Task,
+    stage: Stage,
+}
+
+impl Job {
+    /// The file on which it works, open.
+    fn file(&self) -> Option<FileKey> {
+        match self.task {
+            Task::Write(file, _) | Task::Read(file, _) | Task::Sync(file, _) | Task::Allocate(file, _) => Some(file),
+            _ => None,
+        }
+    }
+
+    /// The names that it changes.
+    fn names(&self) -> [Option<FileKey>; 2] {
+        match self.task {
+            Task::Unlink(file) | Task::Undo(file, _) => [Some(file), None],
+            Task::Rename(from, to) => [Some(from), Some(to).filter(|to| *to != from)],
+            _ => [None, None],
+        }
+    }
 }
 
 /// How far a job got.
@@ -93,6 +131,8 @@ enum Gone {
     All,
     /// It has as much in flight as one job may.
     Capped,
+    /// It waits for its file or its name.
+    Waits,
     /// It needs a buffer.
     NoBuffer,
     /// The ring takes no more operations.
@@ -103,6 +143,8 @@ enum Gone {
 #[derive(Debug)]
 pub(crate) struct Disk {
     folders: Vec<PathBuf>,
+    /// The same, open.
+    directories: Vec<Directory>,
     settings: DiskSettings,
     pool: BufferPool,
     files: OpenFiles,
@@ -117,15 +159,17 @@ impl Disk {
     /// Makes the disk of a core whose shards have these folders. All rings of the process should be there already.
     ///
     /// # Errors
-    /// When there is no memory for buffers.
+    /// When there is no memory for buffers, or a folder cannot be opened.
     pub(crate) fn new(ring: &mut Ring, folders: Vec<PathBuf>, settings: DiskSettings) -> Result<Self, RingError> {
         let pool = ring.buffer_pool(settings.buffers, settings.buffer_bytes)?;
         tracing::debug!(registered = pool.registered(), "file buffers");
+        let directories = folders.iter().map(|folder| ring.open_directory(folder)).collect::<Result<_, _>>()?;
         Ok(Self {
             folders,
+            directories,
             settings,
             pool,
-            files: OpenFiles::new(settings.open_files_max, settings.direct),
+            files: OpenFiles::new(settings.open_files_max),
             jobs: SlotMap::with_key(),
             waiting: Default::default(),
             awaited: HashMap::new(),
@@ -160,66 +204,115 @@ impl Disk {
             Effect::Rename { from, to } => Task::Rename(key(from), key(to)),
             Effect::Unlink { file } => Task::Unlink(key(file)),
         };
-        let mut job = Job { index, operation, task };
-        match self.prepare(ring, &mut job) {
-            Ok(Some(completion)) => self.done.push_back(Done { index, operation, completion }),
-            Ok(None) => {
-                let job = self.jobs.insert(job);
-                self.waiting[usize::from(!is_log)].push_back(job);
-                self.go_on(ring);
-            }
-            Err(error) => {
-                let completion = Completion::Failed(failure_of(&error));
-                self.done.push_back(Done { index, operation, completion });
-            }
-        }
+        let job = self.jobs.insert(Job { index, operation, task, stage: Stage::Asked });
+        self.waiting[usize::from(!is_log)].push_back(job);
+        self.go_on(ring);
     }
 
-    /// Opens what a job needs. Gives what came of it if nothing needs to be done.
-    fn prepare(&mut self, ring: &mut Ring, job: &mut Job) -> io::Result<Option<Completion>> {
-        let path = |key: FileKey| self.folders[key.index].join(text_of(key.name));
-        match &mut job.task {
-            Task::Write(key, writing) => {
-                let known = self.files.hold(ring, *key, || path(*key))?;
-                if writing.is_handed() {
-                    self.files.release(*key);
-                    return Ok(Some(writing.completion()));
+    fn path(&self, key: FileKey) -> PathBuf {
+        path_in(&self.folders, key)
+    }
+
+    /// Gets a job what it needs before its first step: its file, open, or its name for itself. [`Gone::Capped`] when it has that.
+    fn prepare(&mut self, ring: &mut Ring, key: JobKey) -> Gone {
+        let Some(job) = self.jobs.get(key) else { return Gone::All };
+        let direct = self.settings.direct;
+        if let Some(file) = job.file() {
+            return match job.task {
+                Task::Sync(..) if self.is_durable(file) => self.end_early(key, Completion::Done),
+                Task::Allocate(..) if self.files.is_opening(file) || self.files.is_changing(file) => Gone::Waits,
+                Task::Allocate(..) => {
+                    // What had this name before is gone, whatever the table says.
+                    self.files.forget(ring, file);
+                    self.open(ring, key, file, FileMode { access: FileAccess::CreateNew, direct })
                 }
-                let direct = ring.file_facts(known.id).is_some_and(|facts| facts.direct);
-                if direct && !writing.is_aligned() {
-                    // The shards write whole blocks; should one not, it is slower and not wrong.
-                    if let Err(error) = self.files.reopen_buffered(ring, *key, &path(*key)) {
-                        self.files.release(*key);
-                        return Err(error);
-                    }
-                }
-                let is_log = matches!(key.name, FileName::Segment(_));
-                writing.durable = is_log && writing.total() <= u64::from(self.settings.buffer_bytes);
-                if let Some(known) = self.files.get_mut(*key) {
-                    known.writes += 1;
-                    known.writing += 1;
-                    known.clean &= writing.durable;
-                }
-            }
-            Task::Read(key, reading) => {
-                self.files.hold(ring, *key, || path(*key))?;
-                if reading.is_handed() {
-                    self.files.release(*key);
-                    return Ok(Some(reading.completion()));
-                }
-            }
-            Task::Sync(key, _) if self.is_durable(*key) => return Ok(Some(Completion::Done)),
-            Task::Sync(key, seen) => {
-                let known = self.files.hold(ring, *key, || self.folders[key.index].join(text_of(key.name)))?;
-                *seen = (known.writing == 0).then_some(known.writes);
-            }
-            Task::Allocate(key, _) => {
-                self.files.create(ring, *key, &path(*key))?;
-            }
-            Task::Unlink(key) => self.files.forget(ring, *key),
-            Task::SyncDirectory | Task::Rename(..) | Task::Undo(_) => {}
+                _ if self.files.get(file).is_some() => self.begin(ring, key, file),
+                _ => self.open(ring, key, file, FileMode { access: FileAccess::ReadWrite, direct }),
+            };
         }
-        Ok(None)
+        let names = job.names();
+        if names.iter().flatten().any(|name| self.files.is_opening(*name) || self.files.is_changing(*name)) {
+            return Gone::Waits;
+        }
+        if let Task::Unlink(file) | Task::Undo(file, _) = job.task {
+            self.files.forget(ring, file);
+        }
+        names.into_iter().flatten().for_each(|name| self.files.change(name));
+        if let Some(job) = self.jobs.get_mut(key) {
+            job.stage = Stage::Ready;
+        }
+        Gone::Capped
+    }
+
+    /// Has a job wait for its file to be opened.
+    fn open(&mut self, ring: &mut Ring, key: JobKey, file: FileKey, mode: FileMode) -> Gone {
+        if !self.files.is_opening(file) {
+            if self.files.is_changing(file) {
+                return Gone::Waits;
+            }
+            match self.files.start_open(ring, file, &path_in(&self.folders, file), mode) {
+                Ok(()) => {}
+                Err(Refusal::Full) => return Gone::Full,
+                Err(refusal) => return self.end_early(key, Completion::Failed(failure_of(&error_of(&refusal)))),
+            }
+        }
+        if let Some(job) = self.jobs.get_mut(key) {
+            job.stage = Stage::Opening;
+        }
+        Gone::Waits
+    }
+
+    /// The file of a job is open: from here on the job has it. [`Gone::Capped`] when there is something to be done with it.
+    fn begin(&mut self, ring: &mut Ring, key: JobKey, file: FileKey) -> Gone {
+        let Some(job) = self.jobs.get_mut(key) else { return Gone::All };
+        let nothing_to_do = match &mut job.task {
+            Task::Write(_, writing) if writing.is_handed() => Some(writing.completion()),
+            Task::Read(_, reading) if reading.is_handed() => Some(reading.completion()),
+            _ => None,
+        };
+        if let Some(completion) = nothing_to_do {
+            return self.end_early(key, completion);
+        }
+        let facts = self.files.get(file).and_then(|known| ring.file_facts(known.id));
+        if let Task::Write(_, writing) = &job.task
+            && facts.is_some_and(|facts| facts.direct)
+            && !writing.is_aligned()
+        {
+            // The shards write whole blocks; should one not, it is slower and not wrong.
+            return self.open(ring, key, file, FileMode { access: FileAccess::ReadWrite, direct: false });
+        }
+        let Some(known) = self.files.hold(file) else { return Gone::Waits };
+        match &mut job.task {
+            Task::Write(_, writing) => {
+                let is_log = matches!(file.name, FileName::Segment(_));
+                writing.durable = is_log && writing.total() <= u64::from(self.settings.buffer_bytes);
+                known.writes += 1;
+                known.writing += 1;
+                known.clean &= writing.durable;
+            }
+            Task::Sync(_, seen) => *seen = (known.writing == 0).then_some(known.writes),
+            _ => {}
+        }
+        job.stage = Stage::Ready;
+        Gone::Capped
+    }
+
+    /// An open has ended: those who waited for it have their file, or have failed.
+    fn opened(&mut self, ring: &mut Ring, operation: RingOperation, outcome: io::Result<OpenedFile>) {
+        let folders = &self.folders;
+        let Some((file, outcome)) = self.files.opened(ring, operation, outcome, |key| path_in(folders, key)) else {
+            return;
+        };
+        let waits = |job: &Job| job.stage == Stage::Opening && job.file() == Some(file);
+        let waiting = self.waiting.iter().flatten().copied();
+        let waiting: Vec<JobKey> = waiting.filter(|key| self.jobs.get(*key).is_some_and(waits)).collect();
+        for key in waiting {
+            // Whatever comes of it is seen when the queue is looked at next.
+            let _ = match &outcome {
+                Ok(()) => self.begin(ring, key, file),
+                Err(error) => self.end_early(key, Completion::Failed(failure_of(error))),
+            };
+        }
     }
 
     /// Gives the kernel what there is room for.
@@ -228,14 +321,10 @@ impl Disk {
             let kept_back = if class == 0 { 0 } else { self.settings.log_buffers };
             let (mut at, mut no_buffer) = (0, false);
             while let Some(job) = self.waiting[class].get(at).copied() {
-                // What needs no buffer goes past what waits for one.
-                let needs_buffer =
-                    matches!(self.jobs.get(job), Some(Job { task: Task::Write(..) | Task::Read(..), .. }));
-                let gone = if no_buffer && needs_buffer { Gone::NoBuffer } else { self.push(ring, job, kept_back) };
-                match gone {
+                match self.advance(ring, job, kept_back, no_buffer) {
                     Gone::All => drop(self.waiting[class].remove(at)),
                     Gone::Full => return,
-                    Gone::Capped => at += 1,
+                    Gone::Capped | Gone::Waits => at += 1,
                     Gone::NoBuffer => {
                         no_buffer = true;
                         at += 1;
@@ -245,20 +334,38 @@ impl Disk {
         }
     }
 
-    fn push(&mut self, ring: &mut Ring, key: JobKey, kept_back: usize) -> Gone {
-        let Some(job) = self.jobs.get_mut(key) else { return Gone::All };
-        let path = |key: FileKey| self.folders[key.index].join(text_of(key.name));
-        let file = |files: &mut OpenFiles, key: FileKey| files.get_mut(key).map(|known| known.id);
-        let started = match &mut job.task {
-            Task::Write(..) | Task::Read(..) => return self.push_slices(ring, key, kept_back),
-            Task::Allocate(key, bytes) => {
-                file(&mut self.files, *key).ok_or(Refusal::UnknownFile).and_then(|id| ring.allocate(id, *bytes))
+    /// The next steps of one job.
+    fn advance(&mut self, ring: &mut Ring, key: JobKey, kept_back: usize, no_buffer: bool) -> Gone {
+        if self.jobs.get(key).is_some_and(|job| job.stage == Stage::Asked) {
+            let prepared = self.prepare(ring, key);
+            if prepared != Gone::Capped {
+                return prepared;
             }
-            Task::Sync(key, _) => file(&mut self.files, *key).ok_or(Refusal::UnknownFile).and_then(|id| ring.sync(id)),
-            Task::SyncDirectory => ring.sync_directory(&self.folders[job.index]),
+        }
+        let Some(job) = self.jobs.get(key) else { return Gone::All };
+        match job.task {
+            _ if job.stage != Stage::Ready => Gone::Waits,
+            // What needs no buffer goes past what waits for one.
+            Task::Write(..) | Task::Read(..) if no_buffer => Gone::NoBuffer,
+            _ => self.push(ring, key, kept_back),
+        }
+    }
+
+    fn push(&mut self, ring: &mut Ring, key: JobKey, kept_back: usize) -> Gone {
+        let Some(job) = self.jobs.get(key) else { return Gone::All };
+        let path = |key: FileKey| self.path(key);
+        let file = |key: FileKey| self.files.get(key).map(|known| known.id).ok_or(Refusal::UnknownFile);
+        let started = match &job.task {
+            Task::Write(..) | Task::Read(..) => return self.push_slices(ring, key, kept_back),
+            Task::Allocate(key, bytes) => file(*key).and_then(|id| ring.allocate(id, *bytes)),
+            Task::Lengthen(key, bytes) => file(*key).and_then(|id| ring.set_length(id, *bytes)),
+            Task::Sync(key, _) => file(*key).and_then(|id| ring.sync(id)),
+            Task::SyncDirectory => match self.directories.get(job.index) {
+                Some(directory) => ring.sync_directory(directory),
+                None => Err(Refusal::UnknownFile),
+            },
             Task::Rename(from, to) => ring.rename(&path(*from), &path(*to)),
-            Task::Unlink(key) => ring.unlink(&path(*key)),
-            Task::Undo(_) => return Gone::All,
+            Task::Unlink(key) | Task::Undo(key, _) => ring.unlink(&path(*key)),
         };
         match started {
             Ok(operation) => {
@@ -267,7 +374,7 @@ impl Disk {
             }
             Err(Refusal::Full) => Gone::Full,
             Err(refusal) => {
-                let error = error_of(refusal);
+                let error = error_of(&refusal);
                 self.finished(ring, key, Err(error));
                 Gone::All
             }
@@ -276,9 +383,11 @@ impl Disk {
 
     /// Takes the end of an operation of the ring.
     pub(crate) fn complete(&mut self, ring: &mut Ring, event: FileEvent) {
-        // The end of a close is awaited by nobody.
-        if let Some((key, slice)) = self.awaited.remove(&event.operation) {
-            match event.outcome {
+        let FileEvent { operation, outcome } = event;
+        if let FileOutcome::Opened(outcome) = outcome {
+            self.opened(ring, operation, outcome);
+        } else if let Some((key, slice)) = self.awaited.remove(&operation) {
+            match outcome {
                 FileOutcome::Written { buffer, written_bytes, synced, error } => {
                     let outcome = error.map_or(Ok(()), Err);
                     self.written(ring, key, slice, buffer, (written_bytes, synced, outcome));
@@ -288,14 +397,17 @@ impl Disk {
                     self.read(ring, key, slice, buffer, outcome);
                 }
                 FileOutcome::Finished(outcome) => self.finished(ring, key, outcome),
+                FileOutcome::Opened(_) => {}
             }
         }
+        // The end of a close is awaited by nobody, and makes room all the same.
         self.go_on(ring);
     }
 
     /// Something that is no write and no read has ended, or could not begin.
     fn finished(&mut self, ring: &mut Ring, key: JobKey, outcome: io::Result<()>) {
         let Some(job) = self.jobs.get_mut(key) else { return };
+        job.names().into_iter().flatten().for_each(|name| self.files.changed(name));
         let completion =
             outcome.as_ref().map_or_else(|error| Completion::Failed(failure_of(error)), |()| Completion::Done);
         match job.task {
@@ -306,7 +418,7 @@ impl Disk {
                 }
                 self.end(key, Some(file), completion);
             }
-            Task::Allocate(file, bytes) => match outcome {
+            Task::Allocate(file, bytes) | Task::Lengthen(file, bytes) => match outcome {
                 Ok(()) => self.end(key, Some(file), Completion::Done),
                 Err(error) => self.allocate_failed(ring, key, file, bytes, &error),
             },
@@ -316,7 +428,7 @@ impl Disk {
                 }
                 self.end(key, None, completion);
             }
-            Task::Undo(failure) => {
+            Task::Undo(_, failure) => {
                 if let Err(error) = outcome {
                     tracing::warn!(%error, "a file without room for it could not be removed");
                 }
@@ -328,31 +440,16 @@ impl Disk {
 
     /// There is no room for a file: it goes again before anybody hears of that.
     fn allocate_failed(&mut self, ring: &mut Ring, key: JobKey, file: FileKey, bytes: u64, error: &io::Error) {
-        let path = self.folders[file.index].join(text_of(file.name));
-        let mut failure = failure_of(error);
-        if error.raw_os_error() == Some(NOT_SUPPORTED) {
+        let Some(job) = self.jobs.get_mut(key) else { return };
+        if error.raw_os_error() == Some(NOT_SUPPORTED) && matches!(job.task, Task::Allocate(..)) {
             // A file system that cannot reserve: the length at least is there, and a write may find no room.
-            match std::fs::OpenOptions::new().write(true).open(&path).and_then(|file| file.set_len(bytes)) {
-                Ok(()) => return self.end(key, Some(file), Completion::Done),
-                Err(error) => failure = failure_of(&error),
-            }
+            job.task = Task::Lengthen(file, bytes);
+        } else {
+            job.task = Task::Undo(file, failure_of(error));
+            job.stage = Stage::Asked;
+            self.files.forget(ring, file);
         }
-        self.files.forget(ring, file);
-        match ring.unlink(&path) {
-            Ok(operation) => {
-                if let Some(job) = self.jobs.get_mut(key) {
-                    job.task = Task::Undo(failure);
-                }
-                self.awaited.insert(operation, (key, Slice { number: 0, position: 0, length: 0 }));
-            }
-            Err(_) => {
-                let removed = std::fs::remove_file(&path);
-                if let Err(error) = removed {
-                    tracing::warn!(%error, path = %path.display(), "a file without room for it could not be removed");
-                }
-                self.end(key, None, Completion::Failed(failure));
-            }
-        }
+        self.waiting[1].push_back(key);
     }
 
     fn end(&mut self, key: JobKey, file: Option<FileKey>, completion: Completion) {
@@ -362,6 +459,12 @@ impl Disk {
         if let Some(Job { index, operation, .. }) = self.jobs.remove(key) {
             self.done.push_back(Done { index, operation, completion });
         }
+    }
+
+    /// Ends a job that has no file.
+    fn end_early(&mut self, key: JobKey, completion: Completion) -> Gone {
+        self.end(key, None, completion);
+        Gone::All
     }
 
     /// Whether everything that was ever written to a file is known to be durable: a sync that it had covered all writes that
@@ -377,10 +480,15 @@ impl Disk {
     }
 }
 
-/// What a refusal of the ring means. None of them but a directory that cannot be opened is expected.
-fn error_of(refusal: Refusal) -> io::Error {
+/// Where a file is.
+fn path_in(folders: &[PathBuf], key: FileKey) -> PathBuf {
+    folders.get(key.index).map(|folder| folder.join(text_of(key.name))).unwrap_or_default()
+}
+
+/// What a refusal of the ring means. None of them is expected.
+fn error_of(refusal: &Refusal) -> io::Error {
     match refusal {
-        Refusal::Directory(error) => error,
+        Refusal::UnknownFile => io::Error::from_raw_os_error(NOT_FOUND),
         _ => io::Error::from_raw_os_error(INVALID),
     }
 }

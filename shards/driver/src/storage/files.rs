@@ -1,11 +1,14 @@
 //! The files that one core has open: opened on first use, kept, closed when there are too many. On the core of its ring.
+//!
+//! The ring opens them, so that a disk that hangs holds nobody up who does not need it. A name is opened once at a time, and not while
+//! it is being taken away or given to another file: so what is in the table under a name is the file that has it.
 
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use hashbrown::HashMap;
-use ringmain_uring::{Error as RingError, FileAccess, FileId, FileMode, Ring};
+use ringmain_uring::{FileId, FileMode, OpenedFile, OperationId as RingOperation, Refusal, Ring};
 use ringmain_wal::FileName;
 
 /// A file of one of this core's shards.
@@ -39,73 +42,137 @@ const TOO_MANY_OPEN: [i32; 2] = [24, 23];
 #[derive(Debug)]
 pub(super) struct OpenFiles {
     open: HashMap<FileKey, Known>,
+    /// Opens that are under way: one for each name at most, and no more than there are jobs.
+    opening: HashMap<FileKey, FileMode>,
+    opens: HashMap<RingOperation, FileKey>,
+    /// Names that are being taken away or given to another file: one or two for each such job.
+    changing: Vec<FileKey>,
     open_max: usize,
-    direct: bool,
     clock: u64,
     spare: Vec<File>,
+    /// Of what spare descriptors are copies.
+    null: Option<File>,
 }
 
 impl OpenFiles {
-    pub(super) fn new(open_max: usize, direct: bool) -> Self {
-        let mut files = Self { open: HashMap::new(), open_max, direct, clock: 0, spare: Vec::new() };
+    pub(super) fn new(open_max: usize) -> Self {
+        let mut files = Self {
+            open: HashMap::new(),
+            opening: HashMap::new(),
+            opens: HashMap::new(),
+            changing: Vec::new(),
+            open_max,
+            clock: 0,
+            spare: Vec::new(),
+            null: File::open("/dev/null").ok(),
+        };
         files.refill_spare();
         files
     }
 
     fn refill_spare(&mut self) {
+        let Some(null) = &self.null else { return };
         while self.spare.len() < SPARE_DESCRIPTORS {
-            let Ok(file) = File::open("/dev/null") else { return };
+            // A copy asks no file system.
+            let Ok(file) = null.try_clone() else { return };
             self.spare.push(file);
         }
     }
 
-    /// The file, opened if need be, with one user more.
-    pub(super) fn hold(&mut self, ring: &mut Ring, key: FileKey, path: impl FnOnce() -> PathBuf) -> io::Result<Known> {
+    /// The file with one user more, if it is open.
+    pub(super) fn hold(&mut self, key: FileKey) -> Option<&mut Known> {
+        self.clock += 1;
+        let known = self.open.get_mut(&key)?;
+        known.users += 1;
+        known.used_at = self.clock;
+        Some(known)
+    }
+
+    /// Whether an open of that name is under way.
+    pub(super) fn is_opening(&self, key: FileKey) -> bool {
+        self.opening.contains_key(&key)
+    }
+
+    /// Whether that name is being taken away or given to another file.
+    pub(super) fn is_changing(&self, key: FileKey) -> bool {
+        self.changing.contains(&key)
+    }
+
+    /// Nobody opens that name until [`OpenFiles::changed`].
+    pub(super) fn change(&mut self, key: FileKey) {
+        debug_assert!(!self.is_opening(key) && !self.is_changing(key), "one thing at a time is done with a name");
+        self.changing.push(key);
+    }
+
+    pub(super) fn changed(&mut self, key: FileKey) {
+        self.changing.retain(|changing| *changing != key);
+    }
+
+    /// Begins to open a name that is neither being opened nor changing. If it is open already, what is opened now takes the place of
+    /// that, and what is in flight there ends undisturbed.
+    ///
+    /// # Errors
+    /// What the ring says; then nothing was begun.
+    pub(super) fn start_open(
+        &mut self,
+        ring: &mut Ring,
+        key: FileKey,
+        path: &Path,
+        mode: FileMode,
+    ) -> Result<(), Refusal> {
+        debug_assert!(!self.is_opening(key) && !self.is_changing(key), "one thing at a time is done with a name");
+        let operation = ring.start_open(path, mode)?;
+        self.opens.insert(operation, key);
+        self.opening.insert(key, mode);
+        Ok(())
+    }
+
+    /// Takes the end of an open: the name, and whether it is open now. `None` when it goes on.
+    pub(super) fn opened(
+        &mut self,
+        ring: &mut Ring,
+        operation: RingOperation,
+        outcome: io::Result<OpenedFile>,
+        path_of: impl FnOnce(FileKey) -> PathBuf,
+    ) -> Option<(FileKey, io::Result<()>)> {
+        let Some(key) = self.opens.remove(&operation) else {
+            debug_assert!(false, "an open of nobody");
+            if let Ok(opened) = outcome {
+                close(ring, opened.id);
+            }
+            return None;
+        };
+        let mode = self.opening.remove(&key)?;
+        let error = match outcome {
+            Ok(opened) => {
+                self.insert(ring, key, opened.id);
+                return Some((key, Ok(())));
+            }
+            Err(error) => error,
+        };
+        let too_many = error.raw_os_error().is_some_and(|number| TOO_MANY_OPEN.contains(&number));
+        if too_many && self.spare.pop().is_some() && self.start_open(ring, key, &path_of(key), mode).is_ok() {
+            return None;
+        }
+        Some((key, Err(error)))
+    }
+
+    fn insert(&mut self, ring: &mut Ring, key: FileKey, id: FileId) {
         self.clock += 1;
         if let Some(known) = self.open.get_mut(&key) {
-            known.users += 1;
-            known.used_at = self.clock;
-            return Ok(*known);
+            let old = std::mem::replace(&mut known.id, id);
+            known.clean = false;
+            close(ring, old);
+            return;
         }
-        self.insert(ring, key, &path(), FileAccess::ReadWrite)
-    }
-
-    /// A file that is not there yet, likewise.
-    pub(super) fn create(&mut self, ring: &mut Ring, key: FileKey, path: &Path) -> io::Result<Known> {
-        // What had this name before is gone, whatever the table says.
-        self.forget(ring, key);
-        self.insert(ring, key, path, FileAccess::CreateNew)
-    }
-
-    /// The same file through the page cache, which takes lengths that are no whole blocks. What is in flight on the other
-    /// descriptor ends undisturbed.
-    pub(super) fn reopen_buffered(&mut self, ring: &mut Ring, key: FileKey, path: &Path) -> io::Result<Known> {
-        let id = open(ring, path, FileMode { access: FileAccess::ReadWrite, direct: false }, &mut self.spare)?;
-        match self.open.get_mut(&key) {
-            Some(known) => {
-                let old = std::mem::replace(&mut known.id, id);
-                known.clean = false;
-                let known = *known;
-                close(ring, old);
-                Ok(known)
-            }
-            None => Err(io::ErrorKind::NotFound.into()),
-        }
-    }
-
-    fn insert(&mut self, ring: &mut Ring, key: FileKey, path: &Path, access: FileAccess) -> io::Result<Known> {
-        self.clock += 1;
-        if self.open.len() >= self.open_max {
+        while self.open.len() >= self.open_max {
             let idle = self.open.iter().filter(|(_, known)| known.users == 0).min_by_key(|(_, known)| known.used_at);
             // If all are in use there are more for a while: they are bounded by what the shards have in flight.
-            if let Some(idle) = idle.map(|(key, _)| *key) {
-                self.forget(ring, idle);
-            }
+            let Some(idle) = idle.map(|(key, _)| *key) else { break };
+            self.forget(ring, idle);
         }
-        let id = open(ring, path, FileMode { access, direct: self.direct }, &mut self.spare)?;
-        let known = Known { id, clean: false, writes: 0, writing: 0, users: 1, used_at: self.clock };
+        let known = Known { id, clean: false, writes: 0, writing: 0, users: 0, used_at: self.clock };
         self.open.insert(key, known);
-        Ok(known)
     }
 
     pub(super) fn get(&self, key: FileKey) -> Option<&Known> {
@@ -144,20 +211,6 @@ impl OpenFiles {
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.open.len()
-    }
-}
-
-fn open(ring: &mut Ring, path: &Path, mode: FileMode, spare: &mut Vec<File>) -> io::Result<FileId> {
-    loop {
-        let error = match ring.open_file(path, mode) {
-            Ok(id) => return Ok(id),
-            Err(RingError::System { source, .. }) => source,
-            Err(other) => return Err(io::Error::other(other.to_string())),
-        };
-        let too_many = error.raw_os_error().is_some_and(|number| TOO_MANY_OPEN.contains(&number));
-        if !too_many || spare.pop().is_none() {
-            return Err(error);
-        }
     }
 }
 

@@ -6,3 +6,4 @@ mod names;
 mod performing;
 mod stage;
 mod syncing;
+mod waiting;

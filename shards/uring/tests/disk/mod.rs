@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use ringmain_uring::{
-    AlignedBuffer, BufferPool, Event, FileAccess, FileId, FileMode, FileOutcome, OperationId, Ring, RingConfig,
-    SyncChoice, WriteSync,
+    AlignedBuffer, BufferPool, Event, FileAccess, FileId, FileMode, FileOutcome, OpenedFile, OperationId, Ring,
+    RingConfig, SyncChoice, WriteSync,
 };
 
 /// No condition of any test takes longer, unless it never comes.
@@ -109,6 +109,13 @@ impl Disk {
     pub(crate) fn finish(&mut self, operation: OperationId) -> io::Result<()> {
         match self.end(operation) {
             FileOutcome::Finished(result) => result,
+            other => panic!("unexpected: {other:?}"),
+        }
+    }
+
+    pub(crate) fn opened(&mut self, operation: OperationId) -> io::Result<OpenedFile> {
+        match self.end(operation) {
+            FileOutcome::Opened(result) => result,
             other => panic!("unexpected: {other:?}"),
         }
     }

@@ -65,7 +65,7 @@ impl Disk {
             }
             _ => ring.read(file, slice.position, buffer, slice.length),
         };
-        let operation = started.map_err(|refused| error_of(refused.reason))?;
+        let operation = started.map_err(|refused| error_of(&refused.reason))?;
         self.awaited.insert(operation, (key, slice));
         Ok(())
     }

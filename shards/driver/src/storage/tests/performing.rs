@@ -85,9 +85,10 @@ fn a_commit_goes_past_reads_that_want_all_buffers() {
     }
     let read = Effect::Read { file: segment(1), position: 0, bytes: 1 << 20 };
     let reads: Vec<_> = (0..8).map(|_| stage.start(read.clone())).collect();
-    let write = Effect::Write { file: segment(2), position: 0, parts: vec![pattern(4096, 1)] };
-    assert_eq!(stage.perform(write), Completion::Written(4096));
-    assert_eq!(stage.ended(*reads.last().unwrap()), None, "the commit did not wait for them");
+    let before = stage.in_flight();
+    let write = stage.start(Effect::Write { file: segment(2), position: 0, parts: vec![pattern(4096, 1)] });
+    assert_eq!((before, stage.in_flight()), (3, 4), "the commit has the buffer that reads may not take");
+    assert_eq!(stage.end(write), Completion::Written(4096));
     for read in reads {
         assert_eq!(stage.end(read), Completion::Read(vec![0; 1 << 20].into()));
     }

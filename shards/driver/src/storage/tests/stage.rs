@@ -112,6 +112,11 @@ impl Stage {
         }
     }
 
+    /// What the ring has been given and has not told the end of.
+    pub(super) fn in_flight(&self) -> usize {
+        self.ring.file_operations()
+    }
+
     pub(super) fn perform(&mut self, effect: Effect) -> Completion {
         let operation = self.start(effect);
         self.end(operation)
