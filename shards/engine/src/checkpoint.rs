@@ -224,7 +224,7 @@ impl Shard {
         }
         let position = run.position;
         // What the image has, the log must have, too: the other slot may be the one that a start finds.
-        if !self.log_all_progress(now, effects) {
+        if !self.log_all_progress(now, true, effects) {
             return;
         }
         let image = self.image(position);
@@ -304,7 +304,8 @@ impl Shard {
                 if let Some(position) = release {
                     log.writer.release(&position, &mut log.log_outputs);
                 }
-                if log.state == StorageState::Full || !log.writer.has_room_for_records() {
+                let is_short = log.state == StorageState::Full || !log.writer.has_room_for_records();
+                if is_short && !log.checkpointing.is_stopped {
                     // The next one releases more.
                     log.checkpointing.is_wanted = true;
                     log.checkpointing.retry_ms = Some(now.monotonic_ms + CHECKPOINT_RETRY_MS);

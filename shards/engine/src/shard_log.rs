@@ -139,6 +139,13 @@ impl ShardLog {
         Ok(sequence)
     }
 
+    /// Appends an entry that a checkpoint waits for.
+    fn append_to_free(&mut self, entry: &Entry) -> Result<Sequence, Refusal> {
+        let admitted = self.writer.append_to_free(entry, &mut self.log_outputs);
+        self.stats.commit_entries += u64::from(admitted.is_ok());
+        admitted.map_err(|why| self.not_admitted(why))
+    }
+
     /// Notes what else waits for a batch; it must be the last one that was appended to.
     pub(crate) fn wait_for(&mut self, sequence: Sequence, awaiting: Awaiting) {
         debug_assert!(self.awaiting.back().is_none_or(|(last, _)| *last <= sequence), "waits stand in the log's order");
@@ -450,19 +457,22 @@ impl Shard {
         let Some(log) = &mut self.log else { return };
         let is_due = log.progress_due_ms.is_some_and(|due_ms| due_ms <= now.monotonic_ms);
         if is_due || log.is_progress_urgent {
-            self.log_all_progress(now, effects);
+            self.log_all_progress(now, false, effects);
         }
     }
 
     /// Appends the progress of groups that the log does not have; says whether it has all now.
-    pub(crate) fn log_all_progress(&mut self, now: Now, effects: &mut Vec<Effect>) -> bool {
+    /// With `is_to_free` a checkpoint waits for it.
+    pub(crate) fn log_all_progress(&mut self, now: Now, is_to_free: bool, effects: &mut Vec<Effect>) -> bool {
         let Some(log) = &mut self.log else { return false };
         (log.progress_due_ms, log.is_progress_urgent) = (None, false);
         for (incarnation, name) in std::mem::take(&mut log.unlogged_groups) {
             let Some(topic) = self.topics.get_mut(&incarnation).filter(|topic| !topic.is_ending) else { continue };
             let Some(group) = topic.groups.get_mut(&name) else { continue };
             let progress = group.image(PartitionRef { incarnation, partition: 0 });
-            match log.append(&Entry::GroupProgress(progress), None) {
+            let entry = Entry::GroupProgress(progress);
+            let appended = if is_to_free { log.append_to_free(&entry) } else { log.append(&entry, None) };
+            match appended {
                 Ok(sequence) => {
                     group.is_unlogged = false;
                     if !group.is_begun() {

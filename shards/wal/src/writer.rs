@@ -136,9 +136,16 @@ impl LogWriter {
     /// # Errors
     /// As for [`LogWriter::append`].
     pub fn append_again(&mut self, batch: RecordBatch, out: &mut Vec<LogOutput>) -> Result<Sequence, NotAdmitted> {
-        let entry = Entry::Records(batch);
+        self.append_to_free(&Entry::Records(batch), out)
+    }
+
+    /// Admits an entry without which no checkpoint can be written, and so nothing be released: all of the reserve is for it.
+    ///
+    /// # Errors
+    /// As for [`LogWriter::append`].
+    pub fn append_to_free(&mut self, entry: &Entry, out: &mut Vec<LogOutput>) -> Result<Sequence, NotAdmitted> {
         self.make_room(EntryClass::Upkeep, entry.encoded_bytes(), out)?;
-        self.open.push(&entry);
+        self.open.push(entry);
         Ok(self.sequence)
     }
 
