@@ -29,7 +29,6 @@ fn started() -> (Disk, Broker) {
 }
 
 #[test]
-#[ignore = "a core opens the files that it makes by a call that waits for the disk"]
 fn a_segment_that_cannot_be_made_holds_up_no_reader() {
     if !in_own_mounts("wal_slow_disk::a_segment_that_cannot_be_made_holds_up_no_reader") {
         return;

@@ -157,8 +157,8 @@ impl Preparer {
             return of(old, Step::Drop { old });
         }
         let in_all = self.ready.len() + self.used.len() + segments_active;
-        // Without any a checkpoint could not write tails again, and nothing would ever be released.
-        let is_enough = in_all >= self.settings.segments_max && !self.ready.is_empty();
+        // Without the reserves a checkpoint could not write what it has to, and nothing would ever be released.
+        let is_enough = in_all >= self.settings.segments_max && self.ready.len() >= 2;
         if self.ready.len() >= self.settings.segments_ahead || is_enough {
             return None;
         }

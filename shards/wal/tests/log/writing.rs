@@ -155,7 +155,8 @@ fn a_full_disk_refuses_records_and_goes_on_by_itself() {
     assert!(log.said.contains(&LogOutput::Full(Failure::NoSpace)));
     assert!(log.append(&progress(1, 0)).is_ok(), "the reserve admits progress");
     log.end_turn();
-    log.try_again();
+    // What is left of the disk may hold another small segment.
+    (0..4).for_each(|_| log.try_again());
     let said = log.said.len();
     log.try_again();
     assert_eq!(log.said.len(), said, "said once");
