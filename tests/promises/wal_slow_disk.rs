@@ -8,7 +8,7 @@ use crate::stored_directory::DataDirectory;
 use crate::wal_disks::{Disk, FROZEN_SECONDS_MAX, FileSystem, in_own_mounts};
 use std::time::{Duration, Instant};
 
-const MESSAGE_BYTES: usize = 100_000;
+const MESSAGE_BYTES: usize = 400_000;
 const CONNECTIONS: u64 = 150;
 
 /// A broker on a disk of its own, with a topic of some messages, whose log has room in the segment at hand.
@@ -22,7 +22,7 @@ fn started() -> (Disk, Broker) {
     broker.publish_numbers("t", 0..10);
     let is_at_rest = || {
         let is_preparing = data.files().iter().any(|path| path.extension().is_some_and(|name| name == "preparing"));
-        data.marked(b"RMSLOT\0\0").len() == 2 && data.marked(b"RMLOGSEG").len() == 3 && !is_preparing
+        data.marked(b"RMSLOT\0\0").len() == 2 && data.marked(b"RMLOGSEG").len() == 4 && !is_preparing
     };
     wait_until("nothing is being written any more", is_at_rest);
     (disk, broker)
@@ -88,7 +88,8 @@ fn publishers_wait_and_more_are_refused() {
     broker.publish("memory", b"x");
     let before = broker.resident_bytes();
     let grown = growth_during(Duration::from_millis(1500), || {
-        for _ in 0..20 {
+        // Once those that wait have been refused, these wait in their place, and as long.
+        for _ in 0..2 {
             let answer = broker.request("POST", "/topics/t/publish", &[], &[b'x'; MESSAGE_BYTES]);
             answer.expect_error(503, "busy");
         }
