@@ -11,7 +11,7 @@ use ringmain_model::limit::{CHECKPOINT_RETRY_MS, TAILS_BYTES_PER_TURN};
 use ringmain_model::{Offset, PartitionRef, TopicConfig};
 use ringmain_wal::{
     Checkpoint, Effect as FileEffect, Failure, FileName, KnownMessages, LogMarks, LogPosition, NotAdmitted,
-    PartitionSegments, SegmentsOutput, Sequence, SlotOutput, StoreJob, TopicCreated, TopicFile,
+    PartitionAges, PartitionSegments, SegmentsOutput, Sequence, SlotOutput, StoreJob, TopicCreated, TopicFile,
 };
 
 use crate::command::{Effect, Now, StorageNews};
@@ -227,7 +227,7 @@ impl Shard {
         if !self.log_all_progress(now, true, effects) {
             return;
         }
-        let image = self.image(position);
+        let image = self.image(now, position);
         let Some(log) = &mut self.log else { return };
         log.checkpointing.images += 1;
         let covered = log.writer.last_admitted();
@@ -247,7 +247,7 @@ impl Shard {
     }
 
     /// How the shard stands, for a start that replays the log from `position`.
-    fn image(&self, position: LogPosition) -> Checkpoint {
+    fn image(&self, now: Now, position: LogPosition) -> Checkpoint {
         let held = self.log.iter().flat_map(|log| log.writer.held().iter().copied()).collect();
         let mut checkpoint = Checkpoint {
             position,
@@ -258,6 +258,8 @@ impl Shard {
             segments: Vec::new(),
             known: Vec::new(),
             set_aside: Vec::new(),
+            clock: Some(self.clock.anchor(now)),
+            ages: Vec::new(),
         };
         for (incarnation, topic) in self.topics_in_order().into_iter().filter(|(_, topic)| topic.is_logged()) {
             let partition = PartitionRef { incarnation, partition: 0 };
@@ -271,6 +273,12 @@ impl Shard {
             // What is not durable may get its offsets again.
             let (log_start, log_end) = (topic.log.log_start().offset(), topic.log.high_water().offset());
             checkpoint.marks.push(LogMarks { partition, log_start, log_end });
+            checkpoint.ages.extend(topic.log.ages.as_ref().map(|ages| PartitionAges {
+                partition,
+                end: ages.end,
+                newest_ms: ages.newest_ms,
+                samples: ages.samples.iter().copied().collect(),
+            }));
             checkpoint.set_aside.extend(topic.is_set_aside.then_some(partition));
             let known = self.ids.of(partition, topic.log.high_water().offset());
             if !known.is_empty() {
@@ -364,7 +372,8 @@ impl Shard {
         }
         topic.log.add_segments(stored.segments, &mut self.bytes);
         let start = topic.log.log_start();
-        topic.log.retain(&topic.config.retention, log.settings.topic_segments_max, &mut self.bytes);
+        let age_ms = self.clock.now_ms();
+        topic.log.retain(&topic.config.retention, age_ms, log.settings.topic_segments_max, &mut self.bytes);
         if topic.log.log_start() > start {
             topic.evict_from_groups(effects);
         }

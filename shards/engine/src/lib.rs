@@ -4,6 +4,7 @@
 //! depends on nothing but its arguments, so that a simulation replays from a seed.
 
 mod acked;
+mod ages;
 mod cache;
 mod checkpoint;
 mod command;

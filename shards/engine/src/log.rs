@@ -10,6 +10,7 @@ use ringmain_model::{
 };
 use ringmain_wal::{BatchBuilder, BatchSpace, Entry, RecordBatch, TopicFile, TopicSegment};
 
+use crate::ages::Ages;
 use crate::command::{Interest, Origin, Reply};
 
 /// A publish that was admitted and waits for its batch to be durable. One that was answered before waits for nothing.
@@ -67,6 +68,8 @@ pub(crate) struct PartitionLog {
     interest: Vec<(CoreId, u32)>,
     /// Memory need not keep what lies below: it is below the log start, or in topic segments.
     boundary: Offset,
+    /// When records came, if they are kept for a time only.
+    pub(crate) ages: Option<Box<Ages>>,
     /// Topic segments, in order, without a gap.
     stored: VecDeque<TopicSegment>,
     /// Files of segments that retention has passed.
@@ -110,6 +113,7 @@ impl PartitionLog {
             window_bytes: 0,
             interest: Vec::new(),
             boundary: Offset(0),
+            ages: None,
             stored: VecDeque::new(),
             dropped: Vec::new(),
             lost: Vec::new(),
@@ -227,11 +231,19 @@ impl PartitionLog {
     }
 
     /// Moves the log start as far as retention demands, and lets go of what no reader may ask for any more.
-    pub(crate) fn retain(&mut self, retention: &Retention, segments_max: u64, shard: &mut ShardBytes) {
+    pub(crate) fn retain(&mut self, retention: &Retention, age_ms: u64, segments_max: u64, shard: &mut ShardBytes) {
         let end = self.high_water.offset();
         let by_count = Offset(end.0.saturating_sub(retention.max_messages));
-        if by_count > self.log_start.offset() {
-            self.move_start(by_count, shard);
+        let by_age = match (&self.ages, retention.max_age_ms) {
+            (Some(ages), Some(max_age_ms)) => ages.start_at(age_ms, max_age_ms).min(end),
+            _ => Offset(0),
+        };
+        let start = by_count.max(by_age);
+        if start > self.log_start.offset() {
+            self.move_start(start, shard);
+        }
+        if let Some(ages) = &mut self.ages {
+            ages.forget_below(self.log_start.offset());
         }
         self.retain_segments(retention, segments_max, shard);
         while self.tail_bytes() > retention.max_bytes {

@@ -1,6 +1,6 @@
 //! Admission of messages, and the batches that make them visible. On the core that owns the shard.
 
-use ringmain_model::{Message, MessageId, Offset, PartitionRef, Refusal, RefusalKind};
+use ringmain_model::{Incarnation, Message, MessageId, Offset, PartitionRef, Refusal, RefusalKind};
 use ringmain_wal::{Entry, NotAdmitted};
 
 use crate::command::{AnswerWhen, Effect, Now, Origin, Reply};
@@ -173,6 +173,10 @@ impl Shard {
     pub(crate) fn batch_durable(&mut self, partition: PartitionRef, effects: &mut Vec<Effect>) {
         let Some(topic) = self.topics.get_mut(&partition.incarnation) else { return };
         let Some((batch, waiting)) = topic.log.batch_durable(&mut self.bytes) else { return };
+        if let Some(max_age_ms) = topic.config.retention.max_age_ms {
+            let ages = topic.log.ages.get_or_insert_default();
+            ages.note(batch.base(), batch.end(), self.clock.now_ms(), max_age_ms);
+        }
         self.retain(partition, effects);
         let Some(topic) = self.topics.get_mut(&partition.incarnation) else { return };
         for group in topic.groups.values_mut().filter(|group| group.has_takers()) {
@@ -187,12 +191,42 @@ impl Shard {
         effects.extend(interest.map(|(core, _)| Effect::Push { core: *core, batch: batch.clone() }));
     }
 
+    /// Notes when messages of a topic will be too old.
+    pub(crate) fn schedule_age(&mut self, incarnation: Incarnation) {
+        let Some(topic) = self.topics.get_mut(&incarnation).filter(|topic| !topic.is_ending) else { return };
+        let start = topic.log.log_start().offset();
+        let max_age_ms = topic.config.retention.max_age_ms;
+        let due_ms = topic.log.ages.as_ref().zip(max_age_ms).and_then(|(ages, max)| ages.next_due_ms(start, max));
+        if topic.age_due_ms == due_ms {
+            return;
+        }
+        if let Some(before_ms) = std::mem::replace(&mut topic.age_due_ms, due_ms) {
+            self.due_ages.remove(&(before_ms, incarnation));
+        }
+        self.due_ages.extend(due_ms.map(|due_ms| (due_ms, incarnation)));
+    }
+
+    /// Lets go of messages that are too old.
+    pub(crate) fn expire(&mut self, effects: &mut Vec<Effect>) {
+        while let Some((due_ms, incarnation)) = self.due_ages.first().copied()
+            && due_ms <= self.clock.now_ms()
+        {
+            self.due_ages.pop_first();
+            if let Some(topic) = self.topics.get_mut(&incarnation) {
+                topic.age_due_ms = None;
+            }
+            self.retain(PartitionRef { incarnation, partition: 0 }, effects);
+        }
+    }
+
     /// Moves a partition's log start as far as retention demands; groups go along.
     pub(crate) fn retain(&mut self, partition: PartitionRef, effects: &mut Vec<Effect>) {
         let Some(topic) = self.topics.get_mut(&partition.incarnation) else { return };
         let start = topic.log.log_start();
         let segments_max = self.log.as_ref().map_or(u64::MAX, |log| log.settings.topic_segments_max);
-        topic.log.retain(&topic.config.retention, segments_max, &mut self.bytes);
+        topic.log.retain(&topic.config.retention, self.clock.now_ms(), segments_max, &mut self.bytes);
+        self.schedule_age(partition.incarnation);
+        let Some(topic) = self.topics.get_mut(&partition.incarnation) else { return };
         if let Some(log) = &mut self.log {
             log.drop_files(topic.log.take_dropped());
         }

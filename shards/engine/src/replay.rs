@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use hashbrown::HashMap;
 use ringmain_model::{GroupName, Offset, PartitionRef};
 use ringmain_wal::{
-    Checkpoint, Entry, Finding, GroupProgress, KnownMessage, KnownMessages, LogMarks, RecordBatch, TopicFile,
-    TopicSegment,
+    Checkpoint, ClockAnchor, Entry, Finding, GroupProgress, KnownMessage, KnownMessages, LogMarks, PartitionAges,
+    RecordBatch, TopicFile, TopicSegment,
 };
 
+use crate::ages::Ages;
 use crate::group::Group;
 use crate::opening::{OpeningReport, StorageSettings};
 use crate::shard::Shard;
@@ -21,6 +22,10 @@ pub(crate) struct Replay {
     marks: HashMap<PartitionRef, LogMarks>,
     segments: HashMap<PartitionRef, Vec<TopicSegment>>,
     known: Vec<KnownMessages>,
+    clock: Option<ClockAnchor>,
+    /// When records came: base, end, milliseconds of the age clock, in the order of the log; and what the checkpoint knew.
+    came: HashMap<PartitionRef, Vec<(Offset, Offset, u64)>>,
+    ages: HashMap<PartitionRef, PartitionAges>,
     groups: HashMap<(PartitionRef, GroupName), GroupProgress>,
     entries: u64,
     epoch_max: Option<u64>,
@@ -35,6 +40,8 @@ impl Shard {
         replay.marks.extend(checkpoint.marks.iter().map(|marks| (marks.partition, *marks)));
         let segments = checkpoint.segments.iter();
         replay.segments.extend(segments.map(|one| (one.partition, one.segments.clone())));
+        replay.clock = checkpoint.clock;
+        replay.ages.extend(checkpoint.ages.iter().map(|ages| (ages.partition, ages.clone())));
         for partition in &checkpoint.set_aside {
             if let Some(topic) = self.topics.get_mut(&partition.incarnation) {
                 topic.is_set_aside = true;
@@ -50,7 +57,11 @@ impl Shard {
     pub(crate) fn replay(&mut self, entry: Entry, replay: &mut Replay) {
         replay.entries += 1;
         match entry {
-            Entry::Records(batch) => replay.note_records(&batch),
+            Entry::Records(batch) => {
+                replay.note_age(&batch);
+                replay.note_records(&batch);
+            }
+            Entry::Clock(anchor) => replay.clock = Some(anchor),
             Entry::TopicCreated(topic) => {
                 if self.topics.contains_key(&topic.incarnation) {
                     // The checkpoint knew it; a life of the same name that ended before may have taken the name meanwhile.
@@ -75,7 +86,11 @@ impl Shard {
             Entry::GroupDeleted { partition, group } => {
                 replay.groups.remove(&(partition, group));
             }
-            Entry::LogMarks(_) | Entry::PartitionSegments(_) | Entry::KnownMessages(_) | Entry::SetAside(_) => {}
+            Entry::LogMarks(_)
+            | Entry::PartitionSegments(_)
+            | Entry::KnownMessages(_)
+            | Entry::SetAside(_)
+            | Entry::PartitionAges(_) => {}
         }
     }
 
@@ -142,8 +157,18 @@ impl Shard {
                 topic.log.lose(base, end);
                 report.missing.push((topic.name.clone(), TopicFile { partition, base }, base, end));
             }
-            topic.log.retain(&topic.config.retention, storage.topic_segments_max, &mut self.bytes);
+            if let Some(max_age_ms) = topic.config.retention.max_age_ms {
+                topic.log.ages = Some(Box::new(replay.ages_of(partition, log_start, log_end, max_age_ms)));
+            }
+            // How old they are is known when the clock runs.
+            topic.log.retain(&topic.config.retention, 0, storage.topic_segments_max, &mut self.bytes);
             report.records += log_end.since(topic.log.log_start().offset());
+        }
+        if let Some(anchor) = replay.clock {
+            self.clock.restore(anchor);
+        }
+        for incarnation in self.topics.keys().copied().collect::<Vec<_>>() {
+            self.schedule_age(incarnation);
         }
         for ((partition, name), progress) in replay.groups {
             let Some(topic) = self.topics.get_mut(&partition.incarnation) else { continue };
@@ -159,6 +184,31 @@ impl Shard {
 }
 
 impl Replay {
+    /// Notes when a batch came, by the clock as the log knew it then. Without one nobody keeps messages for a time.
+    fn note_age(&mut self, batch: &RecordBatch) {
+        if let Some(anchor) = self.clock {
+            let since_ms = batch.base_time_us().saturating_sub(anchor.unix_us).max(0) / 1000;
+            let age_ms = anchor.age_ms.saturating_add(u64::try_from(since_ms).unwrap_or(0));
+            self.came.entry(batch.partition()).or_default().push((batch.base(), batch.end(), age_ms));
+        }
+    }
+
+    /// When the records of a partition came. What was written again is known from the checkpoint, or from its first time.
+    fn ages_of(&self, partition: PartitionRef, log_start: Offset, log_end: Offset, max_age_ms: u64) -> Ages {
+        let known = self.ages.get(&partition);
+        let mut ages = known.map_or_else(Ages::default, |known| Ages {
+            samples: known.samples.iter().copied().collect(),
+            newest_ms: known.newest_ms,
+            end: known.end,
+        });
+        for (base, end, age_ms) in self.came.get(&partition).into_iter().flatten() {
+            ages.note(*base, *end, *age_ms, max_age_ms);
+        }
+        // What nobody noted counts from the last moment that is known.
+        ages.note(log_start.max(ages.end), log_end, self.clock.map_or(0, |clock| clock.age_ms), max_age_ms);
+        ages
+    }
+
     fn note_records(&mut self, batch: &RecordBatch) {
         // In memory of its own: what was read with it shall not stay as long as this one record.
         let found = self.records.entry(batch.partition()).or_default();

@@ -6,6 +6,7 @@ use hashbrown::HashMap;
 use ringmain_model::limit::SHARD_MEMORY_BYTES_DEFAULT;
 use ringmain_model::{GroupName, Incarnation, Offset, PartitionRef, ShardId, TopicName};
 
+use crate::ages::AgeClock;
 use crate::command::{Command, Effect, Event, Now, Origin, Reply};
 use crate::group::Joining;
 use crate::ids::MessageIds;
@@ -40,6 +41,9 @@ pub struct Shard {
     pub(crate) dirty: Vec<PartitionRef>,
     pub(crate) bytes: ShardBytes,
     pub(crate) ids: MessageIds,
+    pub(crate) clock: AgeClock,
+    /// Topics by the time of the age clock at which messages of theirs are too old; at most one entry each.
+    pub(crate) due_ages: BTreeSet<(u64, Incarnation)>,
     /// What logged topics need; none when the broker has no data directory.
     pub(crate) log: Option<Box<ShardLog>>,
     /// Groups that may have something to give out, in the order in which they got it.
@@ -66,6 +70,8 @@ impl Shard {
             dirty: Vec::new(),
             bytes: ShardBytes::default(),
             ids: MessageIds::default(),
+            clock: AgeClock::default(),
+            due_ages: BTreeSet::new(),
             log: None,
             listed_groups: Vec::new(),
             due_groups: BTreeSet::new(),
@@ -92,7 +98,8 @@ impl Shard {
     pub fn next_due_ms(&self) -> Option<u64> {
         let groups = self.due_groups.first().map(|(due_ms, ..)| *due_ms);
         let log = self.log.as_ref().and_then(|log| log.next_due_ms());
-        groups.into_iter().chain(log).min()
+        let ages = self.due_ages.first().map(|(age_ms, _)| self.clock.monotonic_ms(*age_ms));
+        groups.into_iter().chain(log).chain(ages).min()
     }
 
     /// The log end of a topic that this shard owns: the offset that its next record gets.
@@ -103,6 +110,7 @@ impl Shard {
 
     /// Takes one event at the time `now` and appends what follows from it to `effects`.
     pub fn handle(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>) {
+        self.clock.tick(now);
         self.take_event(now, event, effects);
         // What an event gave the log to write is not left lying until the next one.
         self.settle_log(now, effects);
@@ -114,7 +122,10 @@ impl Shard {
             Event::Placed { change } => self.placed(change, effects),
             Event::DeadLettered { letter, is_stored } => self.dead_lettered(now, &letter, is_stored),
             Event::FileDone { operation, completion } => self.file_done(now, operation, &completion, effects),
-            Event::TimePassed => self.list_due_groups(now),
+            Event::TimePassed => {
+                self.list_due_groups(now);
+                self.expire(effects);
+            }
             Event::TurnEnded => {
                 self.close_batches(effects);
                 self.serve_groups(now, effects);

@@ -443,6 +443,7 @@ impl Shard {
         }
         if !log.writer.is_writing() {
             self.close_logged_batches();
+            self.log_clock(now);
             self.log_progress(now, effects);
             self.go_on_with_checkpoint(now, effects);
             if let Some(log) = &mut self.log {
@@ -450,6 +451,17 @@ impl Shard {
             }
         }
         self.settle_log(now, effects);
+    }
+
+    /// Tells the log how the clocks stand, while topics keep messages for a time and something is logged anyway.
+    fn log_clock(&mut self, now: Now) {
+        let Some(log) = self.log.as_mut().filter(|log| log.writer.is_dirty()) else { return };
+        let anchor = self.clock.anchor_to_log(now).filter(|_| !self.due_ages.is_empty());
+        if let Some(anchor) = anchor
+            && log.append(&Entry::Clock(anchor), None).is_ok()
+        {
+            self.clock.note_logged(anchor);
+        }
     }
 
     /// Appends the progress of groups, if somebody waits for it or it is time.

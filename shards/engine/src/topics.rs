@@ -8,6 +8,7 @@ use ringmain_model::{
 };
 use ringmain_wal::{Entry, TopicChanged, TopicCreated};
 
+use crate::ages::Ages;
 use crate::command::{Effect, Now, Origin, PlacementChange, Reply, TopicStats};
 use crate::group::Group;
 use crate::group_command::GroupStats;
@@ -30,6 +31,8 @@ pub(crate) struct Topic {
     pub(crate) is_ending: bool,
     /// Damage took records before its last ones, so that nobody knows which offsets are free: it is read only.
     pub(crate) is_set_aside: bool,
+    /// Its entry in the shard's list of times at which messages are too old.
+    pub(crate) age_due_ms: Option<u64>,
 }
 
 impl Topic {
@@ -124,6 +127,7 @@ impl Shard {
             lost: 0,
             is_ending: false,
             is_set_aside: false,
+            age_due_ms: None,
         };
         self.topics.insert(incarnation, topic);
     }
@@ -200,6 +204,16 @@ impl Shard {
         for group in topic.groups.values_mut() {
             group.set_config(&config);
         }
+        let keeps_for_a_time = config.retention.max_age_ms.is_some();
+        if !keeps_for_a_time {
+            topic.log.ages = None;
+        } else if topic.log.ages.is_none() {
+            // Nobody noted when they came: they count from now on.
+            let mut ages = Ages::default();
+            let (start, end) = (topic.log.log_start().offset(), topic.log.high_water().offset());
+            ages.note(start, end, self.clock.now_ms(), 0);
+            topic.log.ages = Some(Box::new(ages));
+        }
         topic.config = config;
         self.retain(PartitionRef { incarnation, partition: 0 }, effects);
     }
@@ -208,6 +222,7 @@ impl Shard {
     fn begin_end(&mut self, name: &TopicName, incarnation: Incarnation, effects: &mut Vec<Effect>) {
         self.names.remove(name);
         self.due_groups.retain(|(_, of, _)| *of != incarnation);
+        self.due_ages.retain(|(_, of)| *of != incarnation);
         let Some(topic) = self.topics.get_mut(&incarnation) else { return };
         topic.is_ending = true;
         for group in topic.groups.values_mut() {

@@ -4,7 +4,9 @@ use bytes::Bytes;
 use ringmain_model::{PartitionRef, ShardId};
 
 use crate::effect::SlotName;
-use crate::entry::{self, Entry, EntryDamage, GroupProgress, KnownMessages, LogMarks, TopicCreated};
+use crate::entry::{
+    self, ClockAnchor, Entry, EntryDamage, GroupProgress, KnownMessages, LogMarks, PartitionAges, TopicCreated,
+};
 use crate::fields::{Fields, length32};
 use crate::position::{BLOCK_BYTES, LogPosition, SegmentNumber, Sequence, whole_blocks};
 use crate::topic::PartitionSegments;
@@ -34,6 +36,10 @@ pub struct Checkpoint {
     pub known: Vec<KnownMessages>,
     /// Partitions that damage has cut.
     pub set_aside: Vec<PartitionRef>,
+    /// How the clocks stood to each other.
+    pub clock: Option<ClockAnchor>,
+    /// When records came, of partitions that keep them for a time.
+    pub ages: Vec<PartitionAges>,
 }
 
 impl Checkpoint {
@@ -49,6 +55,8 @@ impl Checkpoint {
             segments: Vec::new(),
             known: Vec::new(),
             set_aside: Vec::new(),
+            clock: None,
+            ages: Vec::new(),
         }
     }
 }
@@ -90,6 +98,8 @@ pub fn encode_slot(shard: ShardId, sequence: u64, checkpoint: &Checkpoint) -> Ve
         + checkpoint.groups.len()
         + checkpoint.known.len()
         + checkpoint.set_aside.len()
+        + checkpoint.ages.len()
+        + usize::from(checkpoint.clock.is_some())
         + lists().count();
     let position = &checkpoint.position;
     let mut out = Vec::with_capacity(FIXED_BYTES + 8 * checkpoint.held.len() + 128 * count);
@@ -112,9 +122,11 @@ pub fn encode_slot(shard: ShardId, sequence: u64, checkpoint: &Checkpoint) -> Ve
     let topics = checkpoint.topics.iter().cloned().map(Entry::TopicCreated);
     let marks = checkpoint.marks.iter().copied().map(Entry::LogMarks);
     let groups = checkpoint.groups.iter().cloned().map(Entry::GroupProgress);
+    let clock = checkpoint.clock.iter().copied().map(Entry::Clock);
+    let ages = checkpoint.ages.iter().cloned().map(Entry::PartitionAges);
     let set_aside = checkpoint.set_aside.iter().copied().map(Entry::SetAside);
     let known = checkpoint.known.iter().cloned().map(Entry::KnownMessages);
-    for content in topics.chain(marks).chain(groups).chain(known).chain(set_aside) {
+    for content in topics.chain(marks).chain(groups).chain(known).chain(set_aside).chain(clock).chain(ages) {
         // None of these shares bytes, so nothing is left to append.
         let _ = entry::encode(&content, &mut out);
     }
@@ -178,6 +190,8 @@ fn read_slot(shard: ShardId, slot: &Bytes) -> Result<Option<SlotContent>, SlotDa
                     Entry::GroupProgress(progress) => checkpoint.groups.push(progress),
                     Entry::KnownMessages(known) => checkpoint.known.push(known),
                     Entry::SetAside(partition) => checkpoint.set_aside.push(partition),
+                    Entry::Clock(anchor) => checkpoint.clock = Some(anchor),
+                    Entry::PartitionAges(ages) => checkpoint.ages.push(ages),
                     Entry::PartitionSegments(segments) => {
                         if !add_segments(&mut checkpoint.segments, segments) {
                             return Ok(None);

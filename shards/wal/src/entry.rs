@@ -27,6 +27,8 @@ pub(crate) const KIND_LOG_MARKS: u8 = 7;
 pub(crate) const KIND_PARTITION_SEGMENTS: u8 = 8;
 pub(crate) const KIND_KNOWN_MESSAGES: u8 = 9;
 pub(crate) const KIND_SET_ASIDE: u8 = 10;
+pub(crate) const KIND_CLOCK: u8 = 11;
+pub(crate) const KIND_PARTITION_AGES: u8 = 12;
 
 /// Bytes of one known message.
 pub(crate) const KNOWN_MESSAGE_BYTES: usize = 40;
@@ -64,6 +66,10 @@ pub enum Entry {
     KnownMessages(KnownMessages),
     /// A partition that damage has cut, so that nobody knows which offsets are free: it is read only. In checkpoints only.
     SetAside(PartitionRef),
+    /// How the age clock stood to the wall clock.
+    Clock(ClockAnchor),
+    /// When the records of a partition came. In checkpoints only.
+    PartitionAges(PartitionAges),
 }
 
 /// The start of a topic's life.
@@ -135,6 +141,36 @@ pub struct LogMarks {
     pub log_start: Offset,
     /// The offset that the next record gets.
     pub log_end: Offset,
+}
+
+/// One moment of two clocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClockAnchor {
+    /// The age clock, milliseconds: it goes on with the monotonic clock and never back.
+    pub age_ms: u64,
+    /// The wall clock, microseconds since the Unix epoch.
+    pub unix_us: i64,
+}
+
+/// When the records of a partition came, in steps of the age clock.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PartitionAges {
+    /// The partition.
+    pub partition: PartitionRef,
+    /// Records below are known.
+    pub end: Offset,
+    /// When the last of them came, milliseconds of the age clock.
+    pub newest_ms: u64,
+    /// What is below each offset had come by that time; both rise.
+    pub samples: Vec<(Offset, u64)>,
+}
+
+impl PartitionAges {
+    /// Whether offsets and times rise.
+    #[must_use]
+    pub fn is_well_formed(&self) -> bool {
+        self.samples.windows(2).all(|pair| pair[0].0 <= pair[1].0 && pair[0].1 <= pair[1].1)
+    }
 }
 
 /// A message that was named by its publisher.
@@ -223,7 +259,8 @@ impl Entry {
             Self::PartitionSegments(segments) => Some(segments.partition),
             Self::KnownMessages(known) => Some(known.partition),
             Self::SetAside(partition) => Some(*partition),
-            Self::TopicCreated(_) | Self::TopicChanged(_) | Self::TopicDeleted { .. } => None,
+            Self::PartitionAges(ages) => Some(ages.partition),
+            Self::TopicCreated(_) | Self::TopicChanged(_) | Self::TopicDeleted { .. } | Self::Clock(_) => None,
         }
     }
 }

@@ -27,7 +27,10 @@ pub use builder::{BatchBuilder, BatchSpace};
 pub use checkpoint::{Checkpoint, SlotContent, SlotDamage, Slots, SlotsRefused, choose_slot, decode_slot, encode_slot};
 pub use commit::{COMMIT_HEADER_BYTES, CommitHeader};
 pub use effect::{Completion, Effect, Failure, FileName, OperationId, SlotName, TopicFile};
-pub use entry::{Entry, EntryDamage, GroupProgress, KnownMessage, KnownMessages, LogMarks, TopicChanged, TopicCreated};
+pub use entry::{
+    ClockAnchor, Entry, EntryDamage, GroupProgress, KnownMessage, KnownMessages, LogMarks, PartitionAges, TopicChanged,
+    TopicCreated,
+};
 pub use position::{BLOCK_BYTES, LogPosition, SegmentNumber, Sequence};
 pub use record::{Record, RecordHeaders};
 pub use recovery::{Finding, LogOpener, OpenOutput, OpenRefused, Opened};

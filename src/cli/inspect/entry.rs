@@ -203,6 +203,17 @@ pub(super) enum EntryView {
         partition: PartitionView,
         segments: Vec<StoredView>,
     },
+    Clock {
+        age_ms: u64,
+        unix_us: i64,
+    },
+    PartitionAges {
+        #[serde(flatten)]
+        partition: PartitionView,
+        end_offset: u64,
+        newest_ms: u64,
+        samples: usize,
+    },
     SetAside {
         #[serde(flatten)]
         partition: PartitionView,
@@ -294,6 +305,13 @@ impl From<&Entry> for EntryView {
             Entry::LogMarks(marks) => marks.into(),
             Entry::PartitionSegments(stored) => stored.into(),
             Entry::SetAside(partition) => Self::SetAside { partition: (*partition).into() },
+            Entry::Clock(anchor) => Self::Clock { age_ms: anchor.age_ms, unix_us: anchor.unix_us },
+            Entry::PartitionAges(ages) => Self::PartitionAges {
+                partition: ages.partition.into(),
+                end_offset: ages.end.0,
+                newest_ms: ages.newest_ms,
+                samples: ages.samples.len(),
+            },
             Entry::KnownMessages(known) => Self::KnownMessages {
                 partition: known.partition.into(),
                 count: known.messages.len(),
@@ -336,6 +354,10 @@ impl fmt::Display for EntryView {
             Self::GroupDeleted { partition, group } => write!(to, "group deleted   {partition}, group {group:?}"),
             Self::LogMarks { partition, log_start, log_end } => {
                 write!(to, "log marks       {partition}, starts at {log_start}, ends before {log_end}")
+            }
+            Self::Clock { age_ms, unix_us } => write!(to, "clock           age {age_ms} ms at {}", time(*unix_us)),
+            Self::PartitionAges { partition, samples, .. } => {
+                write!(to, "ages            {partition}, {samples} samples")
             }
             Self::SetAside { partition } => write!(to, "set aside       {partition}"),
             Self::KnownMessages { partition, count, .. } => {

@@ -72,7 +72,11 @@ impl Recovered {
             }
             Entry::LogMarks(marks) => self.mark(marks),
             // In checkpoints only; their marks tell how many records there are.
-            Entry::PartitionSegments(_) | Entry::KnownMessages(_) | Entry::SetAside(_) => {}
+            Entry::PartitionSegments(_)
+            | Entry::KnownMessages(_)
+            | Entry::SetAside(_)
+            | Entry::Clock(_)
+            | Entry::PartitionAges(_) => {}
         }
     }
 

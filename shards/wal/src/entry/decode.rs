@@ -7,9 +7,10 @@ use ringmain_model::{
 
 use crate::batch::{Damage, RecordBatch};
 use crate::entry::{
-    ENTRY_FIXED_BYTES, Entry, EntryDamage, GroupProgress, KIND_GROUP_DELETED, KIND_GROUP_PROGRESS, KIND_KNOWN_MESSAGES,
-    KIND_LOG_MARKS, KIND_PARTITION_SEGMENTS, KIND_RECORDS, KIND_SET_ASIDE, KIND_TOPIC_CHANGED, KIND_TOPIC_CREATED,
-    KIND_TOPIC_DELETED, KNOWN_MESSAGE_BYTES, KnownMessage, KnownMessages, LogMarks, TopicChanged, TopicCreated,
+    ClockAnchor, ENTRY_FIXED_BYTES, Entry, EntryDamage, GroupProgress, KIND_CLOCK, KIND_GROUP_DELETED,
+    KIND_GROUP_PROGRESS, KIND_KNOWN_MESSAGES, KIND_LOG_MARKS, KIND_PARTITION_AGES, KIND_PARTITION_SEGMENTS,
+    KIND_RECORDS, KIND_SET_ASIDE, KIND_TOPIC_CHANGED, KIND_TOPIC_CREATED, KIND_TOPIC_DELETED, KNOWN_MESSAGE_BYTES,
+    KnownMessage, KnownMessages, LogMarks, PartitionAges, TopicChanged, TopicCreated,
 };
 use crate::fields::Fields;
 use crate::topic::{PartitionSegments, SEGMENT_FIXED_BYTES, TopicSegment};
@@ -36,6 +37,8 @@ pub(crate) fn decode(bytes: &Bytes) -> Result<(Entry, usize), EntryDamage> {
         KIND_GROUP_DELETED => group_deleted(&mut fields),
         KIND_LOG_MARKS => log_marks(&mut fields).map(Entry::LogMarks),
         KIND_SET_ASIDE => partition(&mut fields).map(Entry::SetAside),
+        KIND_CLOCK => clock(&mut fields).map(Entry::Clock),
+        KIND_PARTITION_AGES => ages(&mut fields).map(Entry::PartitionAges),
         KIND_KNOWN_MESSAGES => known_messages(&mut fields).map(Entry::KnownMessages),
         KIND_PARTITION_SEGMENTS => segments(&mut fields).map(Entry::PartitionSegments),
         _ => return Err(EntryDamage::Newer),
@@ -138,6 +141,21 @@ pub(crate) fn config(fields: &mut Fields<'_>) -> Option<TopicConfig> {
         };
     }
     Some(TopicConfig { storage, retention, ack_wait_ms, max_deliver, dead_letter })
+}
+
+fn clock(fields: &mut Fields<'_>) -> Option<ClockAnchor> {
+    Some(ClockAnchor { age_ms: fields.u64()?, unix_us: fields.i64()? })
+}
+
+fn ages(fields: &mut Fields<'_>) -> Option<PartitionAges> {
+    let (partition, end, newest_ms) = (partition(fields)?, Offset(fields.u64()?), fields.u64()?);
+    let count = usize::try_from(fields.u32()?).ok().filter(|count| *count <= fields.left() / 16)?;
+    let mut samples = Vec::with_capacity(count);
+    for _ in 0..count {
+        samples.push((Offset(fields.u64()?), fields.u64()?));
+    }
+    let ages = PartitionAges { partition, end, newest_ms, samples };
+    ages.is_well_formed().then_some(ages)
 }
 
 fn known_messages(fields: &mut Fields<'_>) -> Option<KnownMessages> {

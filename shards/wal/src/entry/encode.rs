@@ -4,9 +4,9 @@ use bytes::Bytes;
 use ringmain_model::{PartitionRef, Storage, TopicConfig};
 
 use crate::entry::{
-    ENTRY_FIXED_BYTES, Entry, GroupProgress, KIND_GROUP_DELETED, KIND_GROUP_PROGRESS, KIND_KNOWN_MESSAGES,
-    KIND_LOG_MARKS, KIND_PARTITION_SEGMENTS, KIND_RECORDS, KIND_SET_ASIDE, KIND_TOPIC_CHANGED, KIND_TOPIC_CREATED,
-    KIND_TOPIC_DELETED, KNOWN_MESSAGE_BYTES,
+    ENTRY_FIXED_BYTES, Entry, GroupProgress, KIND_CLOCK, KIND_GROUP_DELETED, KIND_GROUP_PROGRESS, KIND_KNOWN_MESSAGES,
+    KIND_LOG_MARKS, KIND_PARTITION_AGES, KIND_PARTITION_SEGMENTS, KIND_RECORDS, KIND_SET_ASIDE, KIND_TOPIC_CHANGED,
+    KIND_TOPIC_CREATED, KIND_TOPIC_DELETED, KNOWN_MESSAGE_BYTES, PartitionAges,
 };
 use crate::fields::{length32, put_text};
 use crate::topic::TopicSegment;
@@ -28,6 +28,8 @@ pub(crate) fn encoded_bytes(entry: &Entry) -> usize {
         Entry::GroupDeleted { group, .. } => PARTITION_BYTES + 2 + group.as_str().len(),
         Entry::LogMarks(_) => PARTITION_BYTES + 8 + 8,
         Entry::SetAside(_) => PARTITION_BYTES,
+        Entry::Clock(_) => 8 + 8,
+        Entry::PartitionAges(ages) => PARTITION_BYTES + 8 + 8 + 4 + 16 * ages.samples.len(),
         Entry::KnownMessages(known) => PARTITION_BYTES + 4 + KNOWN_MESSAGE_BYTES * known.messages.len(),
         Entry::PartitionSegments(one) => return segments_bytes(&one.segments),
     };
@@ -47,6 +49,8 @@ pub(crate) fn encode(entry: &Entry, out: &mut Vec<u8>) -> Option<Bytes> {
         Entry::LogMarks(_) => KIND_LOG_MARKS,
         Entry::KnownMessages(_) => KIND_KNOWN_MESSAGES,
         Entry::SetAside(_) => KIND_SET_ASIDE,
+        Entry::Clock(_) => KIND_CLOCK,
+        Entry::PartitionAges(_) => KIND_PARTITION_AGES,
         Entry::PartitionSegments(one) => {
             put_segments(out, one.partition, &one.segments);
             return None;
@@ -84,6 +88,11 @@ pub(crate) fn encode(entry: &Entry, out: &mut Vec<u8>) -> Option<Bytes> {
             out.extend_from_slice(&marks.log_end.0.to_le_bytes());
         }
         Entry::SetAside(partition) => put_partition(out, *partition),
+        Entry::Clock(anchor) => {
+            out.extend_from_slice(&anchor.age_ms.to_le_bytes());
+            out.extend_from_slice(&anchor.unix_us.to_le_bytes());
+        }
+        Entry::PartitionAges(ages) => put_ages(out, ages),
         Entry::KnownMessages(known) => {
             put_partition(out, known.partition);
             out.extend_from_slice(&length32(known.messages.len()).to_le_bytes());
@@ -129,6 +138,17 @@ pub(crate) fn put_segments(out: &mut Vec<u8>, partition: PartitionRef, segments:
     out.extend_from_slice(&length32(segments.len()).to_le_bytes());
     for segment in segments {
         segment.put(out);
+    }
+}
+
+fn put_ages(out: &mut Vec<u8>, ages: &PartitionAges) {
+    put_partition(out, ages.partition);
+    out.extend_from_slice(&ages.end.0.to_le_bytes());
+    out.extend_from_slice(&ages.newest_ms.to_le_bytes());
+    out.extend_from_slice(&length32(ages.samples.len()).to_le_bytes());
+    for (offset, came_ms) in &ages.samples {
+        out.extend_from_slice(&offset.0.to_le_bytes());
+        out.extend_from_slice(&came_ms.to_le_bytes());
     }
 }
 

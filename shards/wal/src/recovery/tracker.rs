@@ -63,7 +63,9 @@ impl Tracker {
             | Entry::LogMarks(_)
             | Entry::PartitionSegments(_)
             | Entry::KnownMessages(_)
-            | Entry::SetAside(_) => match entry.partition() {
+            | Entry::SetAside(_)
+            | Entry::Clock(_)
+            | Entry::PartitionAges(_) => match entry.partition() {
                 Some(partition) if self.quarantined.contains(&partition) => Verdict::Withhold(None),
                 _ => Verdict::Replay,
             },
