@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use ringmain_wire::http::percent_encode_segment;
 use ringmain_wire::json::decode_message;
 use ringmain_wire::sse::{Decoder, Event};
 
@@ -12,8 +13,9 @@ use super::{Failure, ServerFlags};
 
 #[derive(Args, Debug)]
 pub(super) struct SubscribeFlags {
-    /// Topic to read
-    pub(super) topic: String,
+    /// Topics to read; of several, each message is printed behind its topic and a tab
+    #[arg(required = true, value_name = "TOPIC")]
+    topics: Vec<String>,
     /// Offset to start at; without it, only new messages. Places a group only when it begins
     #[arg(long, value_name = "OFFSET")]
     pub(super) from: Option<u64>,
@@ -42,7 +44,10 @@ struct Reader<'f> {
 
 pub(super) fn run(flags: &SubscribeFlags) -> Result<(), Failure> {
     if let Some(group) = &flags.group {
-        return super::work::run(flags, group);
+        return match &flags.topics[..] {
+            [topic] => super::work::run(flags, topic, group),
+            _ => Err(Failure::Usage("--group shares one topic: start the command once for each topic".to_owned())),
+        };
     }
     let retry = Duration::from_secs(1);
     let mut reader = Reader { flags, last_id: None, retry, left: flags.count.unwrap_or(u64::MAX), connected: false };
@@ -63,10 +68,7 @@ impl Reader<'_> {
     /// Follows one connection. `Ok` means that there is no more to read.
     fn follow(&mut self) -> Result<(), Failure> {
         let mut client = Client::connect(&self.flags.server.server)?;
-        let mut target = format!("{}/subscribe/sse", topic_path(&self.flags.topic));
-        if let Some(from) = self.flags.from {
-            target.push_str(&format!("?from_offset={from}"));
-        }
+        let target = self.target();
         let mut headers = vec![("Accept", "text/event-stream")];
         let last_id = self.last_id.clone();
         headers.extend(last_id.iter().map(|id| ("Last-Event-ID", id.as_str())));
@@ -94,8 +96,23 @@ impl Reader<'_> {
             // A block without an event may have moved the place to resume, too.
             self.last_id = Some(decoder.last_event_id().to_owned()).filter(|id| !id.is_empty());
         }
-        complain("the topic was deleted");
+        if let [_] = self.flags.topics[..] {
+            complain("the topic was deleted");
+        }
         Ok(())
+    }
+
+    /// What is asked for: a topic by its path, several by their names.
+    fn target(&self) -> String {
+        let from = self.flags.from.map(|from| format!("from_offset={from}"));
+        match &self.flags.topics[..] {
+            [topic] => format!("{}/subscribe/sse?{}", topic_path(topic), from.unwrap_or_default()),
+            topics => {
+                let names = topics.iter().map(|topic| format!("topic={}", percent_encode_segment(topic)));
+                let query: Vec<_> = names.chain(from).collect();
+                format!("/subscribe/sse?{}", query.join("&"))
+            }
+        }
     }
 
     fn take(&mut self, event: Event) -> Result<(), Failure> {
@@ -106,13 +123,21 @@ impl Reader<'_> {
                     event.data.into_bytes()
                 } else {
                     let message = decode_message(event.data.as_bytes());
-                    payload(&message.map_err(|refusal| Failure::Failed(refusal.message))?.payload)
+                    let message = message.map_err(|refusal| Failure::Failed(refusal.message))?;
+                    let mut line = Vec::new();
+                    if self.flags.topics.len() > 1 {
+                        line.extend_from_slice(message.topic.as_bytes());
+                        line.push(b'\t');
+                    }
+                    line.extend_from_slice(&payload(&message.payload));
+                    line
                 };
                 line.push(b'\n');
                 print(&line)?;
                 self.left -= 1;
             }
             "gap" => complain(&format!("some messages were not kept: {}", event.data)),
+            "end" if self.flags.topics.len() > 1 => complain(&format!("a topic has ended: {}", event.data)),
             _ => {}
         }
         Ok(())

@@ -17,11 +17,11 @@ const COME_BACK: Duration = Duration::from_secs(1);
 /// Messages of one fetch: few, so that others of the group get their share.
 const FETCH_MAX: u64 = 16;
 
-pub(super) fn run(flags: &SubscribeFlags, group: &str) -> Result<(), Failure> {
+pub(super) fn run(flags: &SubscribeFlags, topic: &str, group: &str) -> Result<(), Failure> {
     let mut left = flags.count.unwrap_or(u64::MAX);
     let mut has_worked = false;
     loop {
-        match work(flags, group, &mut left, &mut has_worked) {
+        match work(flags, (topic, group), &mut left, &mut has_worked) {
             Err(Failure::Lost(message)) if has_worked => {
                 complain(&format!("{message}; coming back in {} ms", COME_BACK.as_millis()));
                 std::thread::sleep(COME_BACK);
@@ -32,9 +32,14 @@ pub(super) fn run(flags: &SubscribeFlags, group: &str) -> Result<(), Failure> {
 }
 
 /// Works over one connection until there is no more to do, or it is lost.
-fn work(flags: &SubscribeFlags, group: &str, left: &mut u64, has_worked: &mut bool) -> Result<(), Failure> {
+fn work(
+    flags: &SubscribeFlags,
+    (topic, group): (&str, &str),
+    left: &mut u64,
+    has_worked: &mut bool,
+) -> Result<(), Failure> {
     let mut client = Client::connect(&flags.server.server)?;
-    let path = group_path(&flags.topic, group);
+    let path = group_path(topic, group);
     let headers = [("Content-Type", "application/json")];
     while *left > 0 {
         let mut wish = json!({ "max": (*left).min(FETCH_MAX), "wait_ms": WAIT_MS });

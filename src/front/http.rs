@@ -5,17 +5,21 @@ mod dispatch;
 mod exchange;
 mod fetch;
 mod follow;
+mod frames;
 mod groups;
 mod identity;
 mod metrics;
 mod origin;
+mod places;
 mod problem;
 mod publish;
 mod query;
+mod readings;
 mod respond;
 mod route;
 mod session;
 mod settings;
+mod several;
 mod sse;
 mod subscribe;
 mod topics;
@@ -28,7 +32,7 @@ use std::sync::Arc;
 
 use ringmain_driver::{Answer, Delivery, Front, Io, Notice};
 use ringmain_engine::Assignment;
-use ringmain_model::{CoreId, TopicName};
+use ringmain_model::{CoreId, Offset, TopicName};
 use ringmain_wire::http::date_text;
 
 pub(crate) use self::origin::OriginPolicy;
@@ -96,13 +100,13 @@ impl Front for HttpFront {
         session.on_answer(self, request, answer, io);
     }
 
-    fn on_notice(&mut self, session: &mut Session, notice: Notice, io: &mut Io<'_>) {
+    fn on_notice(&mut self, session: &mut Session, subscription: u32, notice: Notice, io: &mut Io<'_>) {
         self.tick(io);
-        session.on_notice(self, notice, io);
+        session.on_notice(self, subscription, notice, io);
     }
 
-    fn on_batch(&mut self, session: &mut Session, delivery: Delivery<'_, EncodedBatch>, io: &mut Io<'_>) {
-        session.on_batch(delivery, io);
+    fn on_batch(&mut self, session: &mut Session, delivery: Delivery<'_, EncodedBatch>, io: &mut Io<'_>) -> Offset {
+        session.on_batch(delivery, io)
     }
 
     fn on_assigned(&mut self, session: &mut Session, topic: &TopicName, assignment: &Assignment, io: &mut Io<'_>) {

@@ -45,6 +45,10 @@ pub(crate) struct Link {
     pub(crate) in_dirty_list: bool,
     /// A cursor stopped because too much output waits.
     pub(crate) out_of_credit: bool,
+    /// The session is not ready for batches.
+    pub(crate) batches_held: bool,
+    /// Which of several cursors goes on first when there is credit again.
+    pub(crate) next_turn: u8,
 }
 
 impl Link {
@@ -71,6 +75,8 @@ impl Link {
             gone: false,
             in_dirty_list: false,
             out_of_credit: false,
+            batches_held: false,
+            next_turn: 0,
         }
     }
 
@@ -89,24 +95,32 @@ pub(crate) struct PullAsked {
     pub(crate) group: GroupName,
 }
 
+/// Messages of one subscription in a queued buffer, or in a send.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Carried {
+    pub(crate) subscription: u32,
+    pub(crate) messages: u32,
+}
+
 /// Bytes on their way out: queued buffers, and a tail that small writes share.
 #[derive(Default, Debug)]
 pub(crate) struct Output {
     queue: VecDeque<Bytes>,
-    /// Messages in each queued buffer, in the same order.
-    messages: VecDeque<u32>,
+    /// What each queued buffer carries, in the same order.
+    carried: VecDeque<Carried>,
     tail: Vec<u8>,
     queued_bytes: usize,
     flying_bytes: usize,
-    flying_messages: u32,
+    /// What the send in flight carries, by subscription.
+    flying: SmallVec<[Carried; 1]>,
 }
 
 impl Output {
-    pub(crate) fn push(&mut self, bytes: Bytes, messages: u32) {
+    pub(crate) fn push(&mut self, bytes: Bytes, carried: Carried) {
         self.close_tail();
         self.queued_bytes += bytes.len();
         self.queue.push_back(bytes);
-        self.messages.push_back(messages);
+        self.carried.push_back(carried);
     }
 
     pub(crate) fn tail(&mut self) -> &mut Vec<u8> {
@@ -131,7 +145,7 @@ impl Output {
             let tail = std::mem::take(&mut self.tail);
             self.queued_bytes += tail.len();
             self.queue.push_back(Bytes::from(tail));
-            self.messages.push_back(0);
+            self.carried.push_back(Carried::default());
         }
     }
 
@@ -141,24 +155,41 @@ impl Output {
         let before = self.queue.len();
         let bytes = take(&mut self.queue);
         let taken = before - self.queue.len();
-        self.flying_messages = self.messages.drain(..taken).sum();
+        for carried in self.carried.drain(..taken).filter(|carried| carried.messages > 0) {
+            note_carried(&mut self.flying, carried);
+        }
         self.flying_bytes = bytes;
         self.queued_bytes -= bytes;
         if self.queue.is_empty() && self.queue.capacity() > 8 {
             self.queue = VecDeque::new();
-            self.messages = VecDeque::new();
+            self.carried = VecDeque::new();
         }
     }
 
-    /// The send arrived; says how many messages were in it.
-    pub(crate) fn sent(&mut self) -> u32 {
+    /// The send arrived; says what it carried.
+    pub(crate) fn sent(&mut self) -> SmallVec<[Carried; 1]> {
         self.flying_bytes = 0;
-        std::mem::take(&mut self.flying_messages)
+        std::mem::take(&mut self.flying)
+    }
+
+    /// Messages of a subscription that have not arrived; they are not counted again when they do.
+    pub(crate) fn disown(&mut self, subscription: u32) -> u32 {
+        let all = self.carried.iter_mut().chain(&mut self.flying);
+        let own = all.filter(|carried| carried.subscription == subscription);
+        own.map(|carried| std::mem::take(&mut carried.messages)).sum()
     }
 
     /// Forgets all that has not been given to the kernel.
     pub(crate) fn clear(&mut self) {
         *self = Self { flying_bytes: self.flying_bytes, ..Self::default() };
+    }
+}
+
+/// Adds to what a send carries. Few subscriptions take part in one send, and nearly always one.
+fn note_carried(flying: &mut SmallVec<[Carried; 1]>, carried: Carried) {
+    match flying.iter_mut().find(|earlier| earlier.subscription == carried.subscription) {
+        Some(earlier) => earlier.messages += carried.messages,
+        None => flying.push(carried),
     }
 }
 

@@ -82,12 +82,11 @@ impl<F: Front> State<F> {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let link = &mut connection.link;
         self.counters.sent_bytes += link.output.flying() as u64;
-        let messages = link.output.sent();
+        let sent = link.output.sent();
         link.stall_ms = u64::MAX;
-        let cursor = link.cursors.first().copied();
-        if messages > 0 {
-            self.count_delivered(cursor, u64::from(messages));
-            self.note_sent(key, messages);
+        for carried in sent {
+            self.count_delivered(key, carried);
+            self.note_sent(key, carried.messages);
         }
         self.give_credit(key);
         self.tell_drained(key);

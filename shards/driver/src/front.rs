@@ -9,10 +9,10 @@ use ringmain_model::{
 };
 use ringmain_wal::RecordBatch;
 
-use crate::connection::Link;
+use crate::connection::{Carried, Link};
 use crate::core::Poisoned;
 use crate::membership::MemberWord;
-use crate::placement::PlacementTable;
+use crate::placement::{Placed, PlacementTable};
 use crate::report::CoreReport;
 
 /// A protocol on one core. Each connection has a session: a state machine that takes bytes and answers, and leaves through
@@ -31,10 +31,16 @@ pub trait Front: Sized + 'static {
     fn on_end_of_input(&mut self, session: &mut Self::Session, io: &mut Io<'_>);
     /// An answer to the request of that number.
     fn on_answer(&mut self, session: &mut Self::Session, request: u64, answer: Answer, io: &mut Io<'_>);
-    /// News of a subscription.
-    fn on_notice(&mut self, session: &mut Self::Session, notice: Notice, io: &mut Io<'_>);
-    /// The next records of a subscription, in order, without a hole.
-    fn on_batch(&mut self, session: &mut Self::Session, delivery: Delivery<'_, Self::Encoded>, io: &mut Io<'_>);
+    /// News of the subscription of that number, or of a membership.
+    fn on_notice(&mut self, session: &mut Self::Session, subscription: u32, notice: Notice, io: &mut Io<'_>);
+    /// The next records of a subscription, in order, without a hole. Says up to where they were taken: to the batch's end, or
+    /// less when the session has enough for now; then the rest comes when its output has left. It takes one record at least.
+    fn on_batch(
+        &mut self,
+        session: &mut Self::Session,
+        delivery: Delivery<'_, Self::Encoded>,
+        io: &mut Io<'_>,
+    ) -> Offset;
     /// Messages that the session's group gave it.
     fn on_assigned(&mut self, session: &mut Self::Session, topic: &TopicName, assignment: &Assignment, io: &mut Io<'_>);
     /// Output has left after [`Io::wake_when_drained`].
@@ -204,6 +210,7 @@ pub enum SlowReader {
 /// A subscription that is wanted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Subscription {
+    pub(crate) number: u32,
     pub(crate) name: TopicName,
     pub(crate) start: StartAt,
     pub(crate) protocol: Protocol,
@@ -274,6 +281,8 @@ pub enum Notice {
 /// Records for one subscriber.
 #[derive(Debug)]
 pub struct Delivery<'d, E> {
+    /// The number that the session gave the subscription.
+    pub subscription: u32,
     /// The batch that holds them.
     pub batch: &'d RecordBatch,
     /// First offset wanted: above the batch's base when the cursor stood inside it.
@@ -312,7 +321,9 @@ pub(crate) enum Action {
     Subscribe(Subscription),
     Join(Join),
     Say(MemberWord),
-    Unsubscribe,
+    Unsubscribe(u32),
+    UnsubscribeAll,
+    GiveCredit,
 }
 
 impl Io<'_> {
@@ -334,14 +345,21 @@ impl Io<'_> {
         self.placement.find(name).is_some()
     }
 
+    /// The partition of a topic that this core knows. It may go before a request reaches its owner.
+    #[must_use]
+    pub fn partition_of(&self, name: &TopicName) -> Option<PartitionRef> {
+        self.placement.find(name).map(Placed::partition)
+    }
+
     /// Shards of the broker that store nothing more because a write failed.
     pub fn poisoned_shards(&self) -> impl Iterator<Item = ShardId> {
         self.poisoned.shards()
     }
 
-    /// Queues bytes that hold `messages` messages of a subscription; they may be shared with other connections.
-    pub fn send(&mut self, bytes: Bytes, messages: u32) {
-        self.link.output.push(bytes, messages);
+    /// Queues bytes that hold `messages` messages of a subscription, or of the connection's group, for which its number does
+    /// not matter; they may be shared with other connections.
+    pub fn send(&mut self, bytes: Bytes, subscription: u32, messages: u32) {
+        self.link.output.push(bytes, Carried { subscription, messages });
     }
 
     /// The connection's own output buffer: what is appended here is sent after all that was queued before.
@@ -360,9 +378,20 @@ impl Io<'_> {
         self.actions.push(Action::Ask { request, what });
     }
 
-    /// Starts a subscription; notices and batches follow, never during this call.
-    pub fn subscribe(&mut self, name: TopicName, start: StartAt, protocol: Protocol, slow: SlowReader) {
-        self.actions.push(Action::Subscribe(Subscription { name, start, protocol, slow }));
+    /// Starts a subscription; notices and batches follow, never during this call. They bear its `number`, which the session
+    /// chooses and which no other subscription of the connection has. A connection has at most
+    /// [`SUBSCRIPTIONS_PER_CONNECTION_MAX`](ringmain_model::limit::SUBSCRIPTIONS_PER_CONNECTION_MAX): one more is refused as busy.
+    pub fn subscribe(&mut self, number: u32, name: TopicName, start: StartAt, protocol: Protocol, slow: SlowReader) {
+        self.actions.push(Action::Subscribe(Subscription { number, name, start, protocol, slow }));
+    }
+
+    /// Whether batches wait: a session that is not ready for any holds them from before it subscribes, and lets them come when
+    /// all its subscriptions stand. Notices come all the same.
+    pub fn hold_batches(&mut self, held: bool) {
+        self.link.batches_held = held;
+        if !held {
+            self.actions.push(Action::GiveCredit);
+        }
     }
 
     /// Makes the connection a member of a group; notices and assignments follow, never during this call.
@@ -385,9 +414,14 @@ impl Io<'_> {
         self.actions.push(Action::Say(MemberWord::InFlightMax(messages)));
     }
 
+    /// Ends the subscription of that number, if there is one: nothing of it comes after this call.
+    pub fn unsubscribe(&mut self, number: u32) {
+        self.actions.push(Action::Unsubscribe(number));
+    }
+
     /// Ends all subscriptions of the connection.
-    pub fn unsubscribe(&mut self) {
-        self.actions.push(Action::Unsubscribe);
+    pub fn unsubscribe_all(&mut self) {
+        self.actions.push(Action::UnsubscribeAll);
     }
 
     /// Has `on_timer` called at that time on the monotonic clock (milliseconds), instead of any earlier wish.

@@ -80,7 +80,7 @@ impl<F: Front> State<F> {
     }
 
     fn notice(&mut self, connection: ConnectionKey, notice: Notice) {
-        self.call(connection, |front, session, io| front.on_notice(session, notice, io));
+        self.call(connection, |front, session, io| front.on_notice(session, 0, notice, io));
     }
 
     /// The owner has answered a join, or noted what it was told.

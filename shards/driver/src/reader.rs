@@ -1,11 +1,11 @@
 //! The reading side of one core: subscriptions, windows, cursors, and the reads that fill what a window lacks.
 
 use ringmain_engine::{Command, Interest, PlacementChange, Reply};
-use ringmain_model::limit::{READ_BYTES_MAX, SEND_QUEUE_BYTES_MAX};
+use ringmain_model::limit::{READ_BYTES_MAX, SEND_QUEUE_BYTES_MAX, SUBSCRIPTIONS_PER_CONNECTION_MAX};
 use ringmain_model::{HighWaterMark, Offset, PartitionRef, Refusal};
 use ringmain_wal::RecordBatch;
 
-use crate::connection::ConnectionKey;
+use crate::connection::{Carried, ConnectionKey};
 use crate::core::State;
 use crate::front::{Delivery, End, Front, Io, Notice, Protocol, Requested, SlowReader, StartAt, Subscription};
 use crate::lane::LaneFull;
@@ -13,12 +13,16 @@ use crate::window::{Cursor, CursorKey, CursorState, Window, WindowKey, WindowSta
 
 impl<F: Front> State<F> {
     pub(crate) fn subscribe(&mut self, key: ConnectionKey, subscription: Subscription) {
-        let Subscription { name, start, protocol, slow } = subscription;
+        let Subscription { number, name, start, protocol, slow } = subscription;
         let Some(placed) = self.placement.find(&name) else {
             let refusal = Refusal::topic_not_found(name.as_str());
-            self.call(key, |front, session, io| front.on_notice(session, Notice::Refused(refusal), io));
-            return;
+            return self.tell(key, number, Notice::Refused(refusal));
         };
+        let count = self.connections.get_mut(key).map_or(0, |connection| connection.link.cursors.len());
+        if count >= SUBSCRIPTIONS_PER_CONNECTION_MAX {
+            let refusal = Refusal::busy("this connection has as many subscriptions as it may");
+            return self.tell(key, number, Notice::Refused(refusal));
+        }
         let (partition, shard) = (placed.partition(), placed.shard);
         let window_key = *self
             .windows_by_partition
@@ -28,6 +32,7 @@ impl<F: Front> State<F> {
         let window = &mut self.windows[window_key];
         let cursor = self.cursors.insert(Cursor {
             connection: key,
+            number,
             window: window_key,
             place: window.cursors.len(),
             next: Offset::default(),
@@ -48,18 +53,57 @@ impl<F: Front> State<F> {
         }
     }
 
+    fn tell(&mut self, key: ConnectionKey, subscription: u32, notice: Notice) {
+        self.call(key, |front, session, io| front.on_notice(session, subscription, notice, io));
+    }
+
     pub(crate) fn unsubscribe_all(&mut self, key: ConnectionKey) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        for cursor_key in std::mem::take(&mut connection.link.cursors) {
-            let Some(cursor) = self.cursors.remove(cursor_key) else { continue };
-            let Some(window) = self.windows.get_mut(cursor.window) else { continue };
-            window.cursors.swap_remove(cursor.place);
-            window.subscribers[cursor.protocol.index()] -= u32::from(cursor.protocol != Protocol::Fetch);
-            if let Some(moved) = window.cursors.get(cursor.place) {
-                self.cursors[*moved].place = cursor.place;
-            }
-            self.interest_changed(cursor.window);
+        for cursor in std::mem::take(&mut connection.link.cursors) {
+            self.remove_cursor(cursor);
         }
+    }
+
+    /// Ends one of a connection's subscriptions; the others go on.
+    pub(crate) fn unsubscribe_number(&mut self, key: ConnectionKey, number: u32) {
+        let Some(cursor_key) = self.cursor_of(key, number) else { return };
+        let Some(cursor) = self.cursors.get(cursor_key) else { return };
+        if let Some(window) = self.windows.get_mut(cursor.window)
+            && let Some(connection) = self.connections.get_mut(key)
+        {
+            // What is on its way will leave, because the connection goes on, and nothing will tell whose it was.
+            window.delivered[cursor.protocol.index()] += u64::from(connection.link.output.disown(number));
+        }
+        self.unsubscribe_cursor(cursor_key);
+    }
+
+    fn unsubscribe_cursor(&mut self, cursor_key: CursorKey) {
+        let Some(cursor) = self.cursors.get(cursor_key) else { return };
+        let key = cursor.connection;
+        if let Some(connection) = self.connections.get_mut(key) {
+            connection.link.cursors.retain(|other| *other != cursor_key);
+        }
+        self.remove_cursor(cursor_key);
+        // Others may have waited until it had read.
+        self.go_on(key);
+    }
+
+    /// A connection's cursor by its number. It has few, and most have one.
+    fn cursor_of(&mut self, key: ConnectionKey, number: u32) -> Option<CursorKey> {
+        let cursors = &self.connections.get_mut(key)?.link.cursors;
+        cursors.iter().copied().find(|cursor| self.cursors.get(*cursor).is_some_and(|cursor| cursor.number == number))
+    }
+
+    /// Takes a cursor out of its window; its connection has forgotten it.
+    fn remove_cursor(&mut self, key: CursorKey) {
+        let Some(cursor) = self.cursors.remove(key) else { return };
+        let Some(window) = self.windows.get_mut(cursor.window) else { return };
+        window.cursors.swap_remove(cursor.place);
+        window.subscribers[cursor.protocol.index()] -= u32::from(cursor.protocol != Protocol::Fetch);
+        if let Some(moved) = window.cursors.get(cursor.place) {
+            self.cursors[*moved].place = cursor.place;
+        }
+        self.interest_changed(cursor.window);
     }
 
     fn interest_changed(&mut self, key: WindowKey) {
@@ -133,7 +177,7 @@ impl<F: Front> State<F> {
         let CursorState::Placing(start) = cursor.state else { return };
         let Some(window) = self.windows.get(cursor.window) else { return };
         let (partition, end) = (window.partition, window.end);
-        let connection = cursor.connection;
+        let (connection, number) = (cursor.connection, cursor.number);
         // A position of another life means nothing here: the reader starts at the earliest message, and is told.
         let (wanted, foreign) = match start {
             StartAt::Tail => (end, None),
@@ -148,17 +192,12 @@ impl<F: Front> State<F> {
         let gap = foreign.or((wanted > end).then_some(Requested::Offset(wanted)));
         cursor.gap_owed = gap.filter(|_| reads_first);
         let notice = Notice::Subscribed { partition, high_water: HighWaterMark::at(end) };
-        self.call(connection, |front, session, io| front.on_notice(session, notice, io));
+        self.tell(connection, number, notice);
         // A gap whose end depends on what is kept is told when the first read says so.
         if let Some(requested) = gap.filter(|_| !reads_first) {
-            self.tell_gap(connection, requested, end);
+            self.tell(connection, number, Notice::Gap { requested, resumed: end });
         }
         self.pump(key);
-    }
-
-    fn tell_gap(&mut self, connection: ConnectionKey, requested: Requested, resumed: Offset) {
-        let notice = Notice::Gap { requested, resumed };
-        self.call(connection, |front, session, io| front.on_notice(session, notice, io));
     }
 
     pub(crate) fn take_push(&mut self, batch: RecordBatch) {
@@ -219,71 +258,91 @@ impl<F: Front> State<F> {
 
     /// Moves a cursor on as far as its connection's credit and the window allow.
     fn pump(&mut self, key: CursorKey) {
-        loop {
-            let Some(cursor) = self.cursors.get_mut(key) else { return };
-            let connection_key = cursor.connection;
-            let Some(connection) = self.connections.get_mut(connection_key) else { return };
-            if !connection.link.is_open() {
-                return;
-            }
-            let Some(window) = self.windows.get_mut(cursor.window) else { return };
-            // It had caught up, it did not take what it was given, and the window has left it behind: that is too slow.
-            let is_behind = cursor.state == CursorState::Following && cursor.next < window.start();
-            cursor.has_caught_up |= cursor.state == CursorState::Following && !is_behind;
-            cursor.was_starved &= cursor.next < window.end;
-            let too_slow = is_behind && cursor.has_caught_up && cursor.was_starved;
-            if too_slow && cursor.slow == SlowReader::Close {
-                let messages = window.end.since(cursor.next);
-                window.dropped += messages;
-                self.unsubscribe_all(connection_key);
-                let ended = Notice::Ended(End::TooSlow);
-                return self.call(connection_key, |front, session, io| front.on_notice(session, ended, io));
-            }
-            if connection.link.output.bytes() >= SEND_QUEUE_BYTES_MAX {
-                connection.link.out_of_credit = true;
-                cursor.was_starved = true;
-                return;
-            }
-            if too_slow && cursor.slow == SlowReader::Skip {
-                let (end, requested) = (window.end, Requested::Offset(cursor.next));
-                window.dropped += end.since(cursor.next);
-                cursor.next = end;
-                self.tell_gap(connection_key, requested, end);
-                continue;
-            }
-            match cursor.state {
-                CursorState::Placing(_) | CursorState::Reading { .. } => return,
-                CursorState::WantsRead { .. } => return self.ask_read(key),
-                CursorState::Following => {}
-            }
-            if cursor.next < window.start() {
-                cursor.state = CursorState::WantsRead { first: false };
-                return self.ask_read(key);
-            }
-            let Some(index) = window.index_of(cursor.next) else { return };
-            let keeps = window.keeps_encodings(index);
-            let entry = &mut window.batches[index];
-            entry.is_encoded |= keeps;
-            let from = std::mem::replace(&mut cursor.next, entry.batch.end());
-            let delivery = Delivery {
-                batch: &entry.batch,
-                from,
-                topic: &window.topic,
-                encoded: keeps.then_some(&mut entry.encoded),
-            };
-            let Some(session) = connection.session.as_mut() else { return };
-            let (now, cores) = (self.now, self.settings.cores);
-            let mut io = Io {
-                now,
-                cores,
-                link: &mut connection.link,
-                placement: &self.placement,
-                poisoned: &self.poisoned,
-                actions: &mut self.actions,
-            };
-            self.front.on_batch(session, delivery, &mut io);
-            self.after_call(connection_key);
+        while self.step(key) {}
+    }
+
+    /// Moves a cursor on by a batch; says whether there may be more.
+    fn step(&mut self, key: CursorKey) -> bool {
+        let Some(cursor) = self.cursors.get_mut(key) else { return false };
+        let connection_key = cursor.connection;
+        let Some(connection) = self.connections.get_mut(connection_key) else { return false };
+        let Some(window) = self.windows.get_mut(cursor.window).filter(|_| connection.link.is_open()) else {
+            return false;
+        };
+        // It had caught up, it did not take what it was given, and the window has left it behind: that is too slow.
+        let is_behind = cursor.state == CursorState::Following && cursor.next < window.start();
+        cursor.has_caught_up |= cursor.state == CursorState::Following && !is_behind;
+        cursor.was_starved &= cursor.next < window.end;
+        let too_slow = is_behind && cursor.has_caught_up && cursor.was_starved;
+        if too_slow && cursor.slow == SlowReader::Close {
+            window.dropped += window.end.since(cursor.next);
+            let number = cursor.number;
+            self.unsubscribe_cursor(key);
+            self.tell(connection_key, number, Notice::Ended(End::TooSlow));
+            return false;
         }
+        if connection.link.output.bytes() >= SEND_QUEUE_BYTES_MAX || connection.link.batches_held {
+            connection.link.out_of_credit = true;
+            cursor.was_starved |= !connection.link.batches_held;
+            return false;
+        }
+        if too_slow && cursor.slow == SlowReader::Skip {
+            let (number, resumed, requested) = (cursor.number, window.end, Requested::Offset(cursor.next));
+            window.dropped += resumed.since(cursor.next);
+            cursor.next = resumed;
+            self.tell(connection_key, number, Notice::Gap { requested, resumed });
+            return true;
+        }
+        match cursor.state {
+            CursorState::Placing(_) | CursorState::Reading { .. } => return false,
+            CursorState::Following if cursor.next < window.start() => {
+                cursor.state = CursorState::WantsRead { first: false };
+            }
+            CursorState::WantsRead { .. } | CursorState::Following => {}
+        }
+        if let CursorState::WantsRead { .. } = cursor.state {
+            if !self.is_reading_another(connection_key, key) {
+                self.ask_read(key);
+            }
+            return false;
+        }
+        let Some(index) = window.index_of(cursor.next) else { return false };
+        let keeps = window.keeps_encodings(index);
+        let entry = &mut window.batches[index];
+        entry.is_encoded |= keeps;
+        let delivery = Delivery {
+            subscription: cursor.number,
+            batch: &entry.batch,
+            from: cursor.next,
+            topic: &window.topic,
+            encoded: keeps.then_some(&mut entry.encoded),
+        };
+        let Some(session) = connection.session.as_mut() else { return false };
+        let mut io = Io {
+            now: self.now,
+            cores: self.settings.cores,
+            link: &mut connection.link,
+            placement: &self.placement,
+            poisoned: &self.poisoned,
+            actions: &mut self.actions,
+        };
+        let taken_to = self.front.on_batch(session, delivery, &mut io);
+        debug_assert!(taken_to > cursor.next && taken_to <= entry.batch.end(), "a session takes one record at least");
+        cursor.next = taken_to;
+        self.after_call(connection_key);
+        true
+    }
+
+    /// Whether another cursor of the connection waits for a page: they read one by one, because each page comes whole, whatever
+    /// waits for the connection by then.
+    fn is_reading_another(&mut self, connection: ConnectionKey, key: CursorKey) -> bool {
+        let Some(connection) = self.connections.get_mut(connection) else { return false };
+        let cursors = &connection.link.cursors;
+        let is_reading = |other: &CursorKey| {
+            let other = self.cursors.get(*other);
+            other.is_some_and(|other| matches!(other.state, CursorState::Reading { .. }) || other.in_reads_list)
+        };
+        cursors.len() > 1 && cursors.iter().any(|other| *other != key && is_reading(other))
     }
 
     fn ask_read(&mut self, key: CursorKey) {
@@ -326,11 +385,12 @@ impl<F: Front> State<F> {
         };
         let first = cursor.state == CursorState::Reading { first: true };
         cursor.state = CursorState::Following;
-        let (connection, owed) = (cursor.connection, cursor.gap_owed.take());
+        let (connection, number, owed) = (cursor.connection, cursor.number, cursor.gap_owed.take());
         let asked = std::mem::replace(&mut cursor.next, page.from);
         let window = cursor.window;
         if owed.is_some() || page.from != asked {
-            self.tell_gap(connection, owed.unwrap_or(Requested::Offset(asked)), page.from);
+            let requested = owed.unwrap_or(Requested::Offset(asked));
+            self.tell(connection, number, Notice::Gap { requested, resumed: page.from });
         }
         if let Some(window) = self.windows.get_mut(window).filter(|_| !first) {
             window.dropped += page.from.since(asked);
@@ -339,30 +399,70 @@ impl<F: Front> State<F> {
             let Some(cursor) = self.cursors.get_mut(key) else { return };
             let from = std::mem::replace(&mut cursor.next, batch.end());
             let Some(topic) = self.windows.get(cursor.window).map(|window| window.topic.clone()) else { return };
+            let mut taken_to = batch.end();
             self.call(connection, |front, session, io| {
-                front.on_batch(session, Delivery { batch, from, topic: &topic, encoded: None }, io);
+                let delivery = Delivery { subscription: number, batch, from, topic: &topic, encoded: None };
+                taken_to = front.on_batch(session, delivery, io);
             });
+            if taken_to < batch.end() {
+                // It has enough for now: the rest is read again when its output has left.
+                let Some(cursor) = self.cursors.get_mut(key) else { return };
+                cursor.next = taken_to;
+                break;
+            }
         }
-        self.pump(key);
+        let Some(at) = self.connections.get_mut(connection).filter(|at| at.link.cursors.len() > 1) else {
+            return self.pump(key);
+        };
+        // The others come before its next page.
+        let own = at.link.cursors.iter().position(|other| *other == key);
+        at.link.next_turn = own.and_then(|own| u8::try_from(own + 1).ok()).unwrap_or(0);
+        self.go_on(connection);
     }
 
-    /// Output left: cursors that waited for that go on.
+    /// Output left: cursors that waited for that go on. Several take turns, a batch each, so that none starves the others.
     pub(crate) fn give_credit(&mut self, key: ConnectionKey) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        if connection.link.out_of_credit && connection.link.output.bytes() < SEND_QUEUE_BYTES_MAX {
-            connection.link.out_of_credit = false;
-            for cursor in connection.link.cursors.clone() {
-                self.pump(cursor);
+        let link = &mut connection.link;
+        if !link.out_of_credit || link.batches_held || link.output.bytes() >= SEND_QUEUE_BYTES_MAX {
+            return;
+        }
+        link.out_of_credit = false;
+        self.go_on(key);
+    }
+
+    fn go_on(&mut self, key: ConnectionKey) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        match connection.link.cursors[..] {
+            [] => {}
+            [cursor] => self.pump(cursor),
+            [..] => self.pump_in_turns(key),
+        }
+    }
+
+    fn pump_in_turns(&mut self, key: ConnectionKey) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let cursors = connection.link.cursors.clone();
+        let (mut at, mut rested) = (usize::from(connection.link.next_turn) % cursors.len(), 0);
+        while rested < cursors.len() {
+            rested = if self.step(cursors[at]) { 0 } else { rested + 1 };
+            let Some(connection) = self.connections.get_mut(key) else { return };
+            if connection.link.out_of_credit {
+                // The one that found no credit comes first next time.
+                connection.link.next_turn = u8::try_from(at).unwrap_or(0);
+                return;
             }
+            at = (at + 1) % cursors.len();
         }
     }
 
     /// Counts messages that a connection took.
-    pub(crate) fn count_delivered(&mut self, cursor: Option<CursorKey>, messages: u64) {
-        if let Some(cursor) = cursor.and_then(|cursor| self.cursors.get(cursor))
+    pub(crate) fn count_delivered(&mut self, key: ConnectionKey, carried: Carried) {
+        if let Some(cursor) = self.cursor_of(key, carried.subscription)
+            && let Some(cursor) = self.cursors.get(cursor)
             && let Some(window) = self.windows.get_mut(cursor.window)
         {
-            window.delivered[cursor.protocol.index()] += messages;
+            window.delivered[cursor.protocol.index()] += u64::from(carried.messages);
         }
     }
 
@@ -384,10 +484,10 @@ impl<F: Front> State<F> {
         // The owner has forgotten this core together with the topic.
         window.told = Interest::default();
         for cursor in window.cursors.clone() {
-            let Some(connection) = self.cursors.get(cursor).map(|cursor| cursor.connection) else { continue };
-            self.unsubscribe_all(connection);
-            let notice = Notice::Ended(End::TopicDeleted);
-            self.call(connection, |front, session, io| front.on_notice(session, notice, io));
+            let Some(at) = self.cursors.get(cursor) else { continue };
+            let (connection, number) = (at.connection, at.number);
+            self.unsubscribe_cursor(cursor);
+            self.tell(connection, number, Notice::Ended(End::TopicDeleted));
         }
         self.drop_window(key);
     }

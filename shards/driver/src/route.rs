@@ -83,7 +83,9 @@ impl<F: Front> State<F> {
             match action {
                 Action::Ask { request, what } => self.ask(key, request, what),
                 Action::Subscribe(subscription) => self.subscribe(key, subscription),
-                Action::Unsubscribe => self.unsubscribe_all(key),
+                Action::Unsubscribe(number) => self.unsubscribe_number(key, number),
+                Action::UnsubscribeAll => self.unsubscribe_all(key),
+                Action::GiveCredit => self.give_credit(key),
                 Action::Join(join) => self.join(key, join),
                 Action::Say(word) => self.note_progress(key, |progress| word.note(progress)),
             }

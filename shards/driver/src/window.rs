@@ -203,6 +203,8 @@ pub(crate) enum CursorState {
 #[derive(Debug)]
 pub(crate) struct Cursor {
     pub(crate) connection: ConnectionKey,
+    /// The number that its session gave it.
+    pub(crate) number: u32,
     pub(crate) window: WindowKey,
     /// Where it stands in the window's list.
     pub(crate) place: usize,

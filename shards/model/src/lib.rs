@@ -40,4 +40,4 @@ pub use id::{CoreId, Incarnation, PartitionRef, ShardId};
 pub use message::{Message, MessageId};
 pub use name::{NameError, TopicName};
 pub use offset::{DurableOffset, HighWaterMark, LogEnd, LogStart, Offset};
-pub use token::{Position, ResumeToken, TokenError};
+pub use token::{MarkedPosition, Position, ResumeToken, TokenError, TopicMark};

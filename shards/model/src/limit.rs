@@ -106,7 +106,7 @@ pub const LANE_PUSHES_MAX: usize = 4096;
 pub const WINDOW_BYTES_MAX: usize = 4 << 20;
 
 /// Bytes of the newest batches of a window whose encodings are kept while some reader has not had them; an encoding is up to
-/// half larger than its batch, and there are four kinds.
+/// half larger than its batch, and there are six kinds.
 pub const WINDOW_ENCODED_BYTES_MAX: usize = 512 << 10;
 
 /// Batches in such a window.
@@ -129,6 +129,9 @@ pub const FETCH_BYTES_MAX: usize = 16 << 20;
 
 /// Longest wait that a fetch may ask for. Answer: 400.
 pub const FETCH_WAIT_MS_MAX: u64 = 60_000;
+
+/// Subscriptions of one connection. Answer: 400. A resume token holds a position of each, and is sent with each event.
+pub const SUBSCRIPTIONS_PER_CONNECTION_MAX: usize = 32;
 
 /// Bytes that wait for a connection before its cursor stops: a subscriber's credit.
 pub const SEND_QUEUE_BYTES_MAX: usize = 256 << 10;
@@ -255,5 +258,6 @@ pub const CORES_MAX: usize = 256;
 const _: () = assert!(MESSAGE_BYTES_DEFAULT <= MESSAGE_BYTES_MAX && BODY_BYTES_DEFAULT <= BODY_BYTES_MAX);
 const _: () = assert!(BODY_BYTES_MAX <= BODIES_BYTES_PER_CORE);
 const _: () = assert!(HEAD_BYTES_MAX <= PIPELINE_BYTES_MAX);
+const _: () = assert!(SUBSCRIPTIONS_PER_CONNECTION_MAX <= TOKEN_POSITIONS_MAX);
 const _: () = assert!(WINDOW_BYTES_MAX <= WINDOWS_BYTES_PER_CORE);
 const _: () = assert!(LIVE_WINDOW_BYTES_PER_TOPIC <= LIVE_WINDOW_BYTES_PER_SHARD);

@@ -55,6 +55,17 @@ proptest! {
     }
 
     #[test]
+    fn tokens_of_several_topics_come_back_as_they_went(
+        marked in prop::collection::vec((position(), any::<u16>()), 1..=TOKEN_POSITIONS_MAX),
+    ) {
+        let marked = marked.into_iter().map(|(position, mark)| MarkedPosition { position, mark: TopicMark(mark) });
+        let marked: Vec<_> = marked.collect();
+        let mut text = ResumeToken::START.to_owned();
+        marked.iter().for_each(|marked| ResumeToken::write_marked(&mut text, *marked));
+        prop_assert_eq!(ResumeToken::decode(&text), Ok(ResumeToken::Several(marked)));
+    }
+
+    #[test]
     fn one_position_reads_like_a_list_of_one(position in position()) {
         let mut text = String::new();
         ResumeToken::write_one(&mut text, position);
@@ -77,6 +88,10 @@ fn odd_tokens_are_told_apart() {
     assert_eq!(ResumeToken::decode("2~0000000000000000.0.0"), Err(TokenError::Unknown));
     assert_eq!(ResumeToken::decode("1~+000000000000000.0.0"), Err(TokenError::Damaged));
     assert_eq!(ResumeToken::decode("1~0000000000000000.+1.0"), Err(TokenError::Damaged));
+    assert_eq!(ResumeToken::decode("1~0000000000000000.0.0.12345"), Err(TokenError::Damaged));
+    assert_eq!(ResumeToken::decode("1~0000000000000000.0.0.1234~0000000000000000.0.0"), Err(TokenError::Damaged));
+    let name = TopicName::new("payments").unwrap();
+    assert_eq!(TopicMark::of(&name), TopicMark(0x3c1f), "tokens are kept by clients");
     let long = ResumeToken::encode(&vec![
         Position {
             partition: PartitionRef { incarnation: Incarnation(0), partition: 0 },

@@ -1,12 +1,14 @@
 //! Resume tokens: where a reader stood in each partition, as short printable text; pure, for any core.
 //!
 //! Version 1 is `1~` and then, per position, `<incarnation, 16 hex digits>.<partition>.<next offset>`, joined by `~`.
-//! To clients the text is opaque. The incarnation names the topic's life, so the topic's name need not be in it.
+//! To clients the text is opaque. The incarnation names the topic's life, so the topic's name need not be in it. In the token
+//! of a stream of several topics each position has a fourth part, `.<mark, 4 hex digits>`, made of the topic's name: by it
+//! a topic that was made again is told from one that the stream did not have.
 
 use std::fmt::Write as _;
 
 use crate::limit::TOKEN_POSITIONS_MAX;
-use crate::{Incarnation, Offset, PartitionRef};
+use crate::{Incarnation, Offset, PartitionRef, TopicName};
 
 /// The next offset to read in one partition of one life of a topic.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,6 +19,30 @@ pub struct Position {
     pub next: Offset,
 }
 
+/// Sixteen bits of a topic's name. Two names may share them: enough to tell a few topics of one stream apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TopicMark(pub u16);
+
+impl TopicMark {
+    /// The mark of a name: its FNV-1a of 32 bits, folded. Tokens hold it, so it stays the same for ever.
+    #[must_use]
+    pub fn of(name: &TopicName) -> Self {
+        let bytes = name.as_str().bytes();
+        let hash = bytes.fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+        let [first, second, third, fourth] = hash.to_be_bytes();
+        Self(u16::from_be_bytes([first ^ third, second ^ fourth]))
+    }
+}
+
+/// A position in a stream of several topics.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MarkedPosition {
+    /// Where.
+    pub position: Position,
+    /// In which topic, whatever its life.
+    pub mark: TopicMark,
+}
+
 /// Where a reader stood: one position per partition and topic, at most 64; or a bare number.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ResumeToken {
@@ -24,6 +50,8 @@ pub enum ResumeToken {
     LastSeen(Offset),
     /// A token that the broker gave.
     Positions(Vec<Position>),
+    /// A token that the broker gave on a stream of several topics.
+    Several(Vec<MarkedPosition>),
 }
 
 /// A text that is neither a number nor a token.
@@ -58,6 +86,15 @@ impl ResumeToken {
         out
     }
 
+    /// How a token begins; its positions follow.
+    pub const START: &str = "1";
+
+    /// Appends one position of a token of several topics to `out`, which begins with [`ResumeToken::START`].
+    pub fn write_marked(out: &mut String, marked: MarkedPosition) {
+        let PartitionRef { incarnation, partition } = marked.position.partition;
+        let _ = write!(out, "~{incarnation}.{partition}.{}.{:04x}", marked.position.next, marked.mark.0);
+    }
+
     /// Reads what a client sent.
     ///
     /// # Errors
@@ -67,15 +104,26 @@ impl ResumeToken {
             return text.parse().map(|offset| Self::LastSeen(Offset(offset))).map_err(|_| TokenError::Damaged);
         }
         let positions = text.strip_prefix("1~").ok_or(TokenError::Unknown)?;
-        let mut decoded = Vec::new();
-        for part in positions.split('~') {
-            if decoded.len() == TOKEN_POSITIONS_MAX {
-                return Err(TokenError::TooLong);
-            }
-            decoded.push(decode_position(part).ok_or(TokenError::Damaged)?);
+        if positions.split('~').nth(TOKEN_POSITIONS_MAX).is_some() {
+            return Err(TokenError::TooLong);
         }
-        Ok(Self::Positions(decoded))
+        // A token has marks at all its positions or at none.
+        let plain: Option<Vec<_>> = positions.split('~').map(decode_position).collect();
+        if let Some(plain) = plain {
+            return Ok(Self::Positions(plain));
+        }
+        let marked: Option<Vec<_>> = positions.split('~').map(decode_marked).collect();
+        marked.map(Self::Several).ok_or(TokenError::Damaged)
     }
+}
+
+fn decode_marked(text: &str) -> Option<MarkedPosition> {
+    let (position, mark) = text.rsplit_once('.')?;
+    if mark.len() != 4 || !mark.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    let mark = TopicMark(u16::from_str_radix(mark, 16).ok()?);
+    Some(MarkedPosition { position: decode_position(position)?, mark })
 }
 
 fn decode_position(text: &str) -> Option<Position> {

@@ -20,6 +20,7 @@ use super::respond::{Context, Response};
 use super::route::{Place, Verb};
 use super::session::Session;
 use super::settings::{check_patch_type, read_change};
+use super::several::SeveralOpening;
 use super::sse::write_head;
 use super::subscribe::{Face, Opening};
 use super::topics::read_create;
@@ -59,6 +60,14 @@ impl HttpFront {
             (Place::WebSocket(topic), _) => {
                 let (accept, protocol) = check_upgrade(head, &[EXTENDED])?;
                 plan_stream(topic, Face::WebSocket { accept, protocol }, head, &target, io)
+            }
+            (Place::SseOfSeveral, _) => {
+                Ok(Task::SubscribeSeveral(Box::new(SeveralOpening::read(Face::Sse, head, &target, io)?)))
+            }
+            (Place::WebSocketOfSeveral, _) => {
+                let (accept, protocol) = check_upgrade(head, &[EXTENDED])?;
+                let face = Face::WebSocket { accept, protocol };
+                Ok(Task::SubscribeSeveral(Box::new(SeveralOpening::read(face, head, &target, io)?)))
             }
             (Place::Echo, _) if self.settings.ws_echo => Ok(Task::Echo(check_upgrade(head, &[])?.0)),
             (Place::Echo, _) => {
@@ -147,13 +156,14 @@ impl Session {
                 let socket = Socket::echo(front, io);
                 self.become_socket(front, socket, io);
             }
-            Task::Subscribe(_) if context.head_only => self.answer_now(context, io, |context, out| {
-                write_head(context, front, out);
-            }),
+            Task::Subscribe(_) | Task::SubscribeSeveral(_) if context.head_only => {
+                self.answer_now(context, io, |context, out| write_head(context, front, out));
+            }
             Task::Subscribe(opening) => {
                 opening.ask(io);
                 self.exchanges.push(context, company, Waiting::Subscribed(opening));
             }
+            Task::SubscribeSeveral(opening) => self.run_several(front, context, opening, io),
         }
     }
 
@@ -305,7 +315,7 @@ impl Session {
         io: &mut Io<'_>,
     ) {
         if !self.draining && fetch.waits_for_more(&page, io.now().monotonic_ms) {
-            io.subscribe(fetch.topic.clone(), StartAt::Offset(page.from), Protocol::Fetch, SlowReader::Lag);
+            io.subscribe(0, fetch.topic.clone(), StartAt::Offset(page.from), Protocol::Fetch, SlowReader::Lag);
             fetch.listening = true;
             fetch.empty_page = Some(page);
             if let Some(exchange) = self.exchanges.get_mut(number) {
@@ -322,7 +332,7 @@ impl Session {
         let Waiting::Page(fetch) = &mut exchange.waiting else { return };
         let Some(page) = fetch.empty_page.take() else { return };
         if let Waiting::Page(fetch) = std::mem::replace(&mut exchange.waiting, Waiting::Nothing) {
-            io.unsubscribe();
+            io.unsubscribe(0);
             self.write_answer(number, io, |context, out| front.write_page(context, out, &fetch, &page));
             self.resume(front, io);
         }
@@ -334,7 +344,7 @@ impl Session {
         let Waiting::Page(fetch) = &mut exchange.waiting else { return };
         if std::mem::replace(&mut fetch.listening, false) {
             fetch.empty_page = None;
-            io.unsubscribe();
+            io.unsubscribe(0);
             io.ask(number, fetch.request());
         }
     }
@@ -373,5 +383,5 @@ fn plan_stream(
     if !io.has_topic(&topic) {
         return Err(Refusal::topic_not_found(topic.as_str()).into());
     }
-    Ok(Task::Subscribe(Box::new(Opening::read(topic, face, head, target)?)))
+    Ok(Task::Subscribe(Box::new(Opening::read(topic, face, head, target, io)?)))
 }

@@ -11,6 +11,7 @@ use super::groups::GroupTask;
 use super::problem::Problem;
 use super::publish::PublishTask;
 use super::respond::{Context, Response};
+use super::several::SeveralOpening;
 use super::subscribe::Opening;
 
 /// What a request wants done once its body is there.
@@ -33,6 +34,7 @@ pub(super) enum Task {
     Publish(PublishTask),
     Fetch(Box<Fetch>),
     Subscribe(Box<Opening>),
+    SubscribeSeveral(Box<SeveralOpening>),
     /// The value of `Sec-WebSocket-Accept`.
     Echo(String),
     Groups(TopicName),
@@ -61,7 +63,7 @@ impl Task {
             Task::Stat(_) | Task::Groups(_) => Company::Readers,
             // Answers that may be large come one at a time.
             Task::List | Task::Metrics => Company::None,
-            Task::Fetch(_) | Task::Subscribe(_) | Task::Echo(_) => Company::None,
+            Task::Fetch(_) | Task::Subscribe(_) | Task::SubscribeSeveral(_) | Task::Echo(_) => Company::None,
             Task::Create | Task::Delete(_) | Task::Change(_) | Task::Group(_) => Company::None,
         }
     }
@@ -81,6 +83,7 @@ pub(super) enum Waiting {
     Published(TopicName),
     Page(Box<Fetch>),
     Subscribed(Box<Opening>),
+    SubscribedToSeveral(Box<SeveralOpening>),
     Groups(TopicName),
     Group(TopicName),
 }

@@ -2,26 +2,31 @@
 
 use ringmain_driver::{Close, Delivery, End, Io, Notice};
 use ringmain_engine::Assignment;
-use ringmain_model::{Position, Refusal, TopicName};
+use ringmain_model::{Offset, Position, Refusal, TopicName};
 
 use super::HttpFront;
-use super::exchange::Waiting;
+use super::exchange::{Company, Waiting};
 use super::problem::Problem;
 use super::respond::Context;
 use super::session::Session;
+use super::several::{SeveralOpening, Standing};
 use super::sse::{EncodedBatch, Stream};
 use super::subscribe::{Face, Opening};
 use super::ws::{EXTENDED, Socket, write_switch};
 
 impl Session {
-    pub(super) fn on_batch(&mut self, delivery: Delivery<'_, EncodedBatch>, io: &mut Io<'_>) {
+    /// Says up to where the records were taken.
+    pub(super) fn on_batch(&mut self, delivery: Delivery<'_, EncodedBatch>, io: &mut Io<'_>) -> Offset {
         if let Some(stream) = self.stream() {
-            stream.deliver(delivery, io);
-        } else if let Some(socket) = self.socket() {
+            return stream.deliver(delivery, io);
+        }
+        let end = delivery.batch.end();
+        if let Some(socket) = self.socket() {
             socket.deliver(delivery, io);
         } else {
             self.wake_fetch(io);
         }
+        end
     }
 
     pub(super) fn on_assigned(&mut self, topic: &TopicName, assignment: &Assignment, io: &mut Io<'_>) {
@@ -32,31 +37,32 @@ impl Session {
         }
     }
 
-    pub(super) fn on_notice(&mut self, front: &mut HttpFront, notice: Notice, io: &mut Io<'_>) {
+    pub(super) fn on_notice(&mut self, front: &mut HttpFront, subscription: u32, notice: Notice, io: &mut Io<'_>) {
         if self.stream().is_some() {
-            self.tell_stream(&notice, io);
+            self.tell_stream(subscription, &notice, io);
         } else if let Some(socket) = self.socket() {
-            tell_socket(socket, &notice, io);
+            socket.on_notice(subscription, notice, io);
         } else {
-            self.on_early_notice(front, notice, io);
+            self.on_early_notice(front, subscription, notice, io);
         }
     }
 
-    fn tell_stream(&mut self, notice: &Notice, io: &mut Io<'_>) {
+    fn tell_stream(&mut self, subscription: u32, notice: &Notice, io: &mut Io<'_>) {
         let Some(stream) = self.stream() else { return };
         match *notice {
-            Notice::Gap { requested, resumed } => stream.tell_gap(requested, resumed, io),
+            Notice::Gap { requested, resumed } => stream.tell_gap(subscription, requested, resumed, io),
             Notice::Moved { next, .. } => stream.tell("moved", &format!(r#"{{"next":{next}}}"#), io),
             Notice::Lost { messages, resumed } => {
                 stream.lose(messages, resumed, io);
             }
             Notice::Ended(end) => {
-                stream.end(end_word(end), io);
-                self.finish(io);
+                if stream.end(subscription, end_word(end), end == End::TooSlow, io) {
+                    self.finish(io);
+                }
             }
             // The owner does not know the member any more: its group was deleted.
             Notice::Refused(_) => {
-                stream.end(end_word(End::GroupDeleted), io);
+                stream.end(subscription, end_word(End::GroupDeleted), true, io);
                 self.finish(io);
             }
             Notice::Subscribed { .. } | Notice::Joined { .. } => {}
@@ -64,8 +70,21 @@ impl Session {
     }
 
     /// News of a subscription whose request has not been answered.
-    fn on_early_notice(&mut self, front: &mut HttpFront, notice: Notice, io: &mut Io<'_>) {
+    fn on_early_notice(&mut self, front: &mut HttpFront, subscription: u32, notice: Notice, io: &mut Io<'_>) {
         let Some((number, exchange)) = self.exchanges.oldest() else { return };
+        if let Waiting::SubscribedToSeveral(opening) = &mut exchange.waiting {
+            match opening.note(subscription, notice) {
+                Standing::Waits => {}
+                Standing::All => self.open_several(front, io),
+                Standing::Failed(problem) => {
+                    io.unsubscribe_all();
+                    io.hold_batches(false);
+                    self.write_answer(number, io, |context, out| context.write_problem(out, &front.date, &problem));
+                    self.resume(front, io);
+                }
+            }
+            return;
+        }
         match (&exchange.waiting, notice) {
             (
                 Waiting::Subscribed(_),
@@ -90,6 +109,64 @@ impl Session {
         }
     }
 
+    /// Asks for several topics; a WebSocket that names none is there at once.
+    pub(super) fn run_several(
+        &mut self,
+        front: &mut HttpFront,
+        context: Context,
+        opening: Box<SeveralOpening>,
+        io: &mut Io<'_>,
+    ) {
+        let is_empty = opening.topics.is_empty();
+        opening.ask(io);
+        self.exchanges.push(context, Company::None, Waiting::SubscribedToSeveral(opening));
+        if is_empty {
+            self.open_several(front, io);
+        }
+    }
+
+    /// All topics of a request stand: from here on the connection is the stream's.
+    fn open_several(&mut self, front: &mut HttpFront, io: &mut Io<'_>) {
+        let Some(exchange) = self.exchanges.take_oldest() else { return };
+        let Waiting::SubscribedToSeveral(opening) = exchange.waiting else { return };
+        let context = &exchange.context;
+        match &opening.face {
+            Face::Sse => {
+                let stream = Stream::open_several(&opening, context, front, io);
+                self.take_stream(stream, io);
+            }
+            Face::WebSocket { accept, protocol } => {
+                write_switch(context, front, accept, *protocol, io.output());
+                let socket = Socket::open_several(&opening, *protocol == Some(EXTENDED), front, io);
+                self.take_socket(front, socket, io);
+            }
+        }
+        self.end_if_client_left(io);
+        self.resume(front, io);
+    }
+
+    fn take_stream(&mut self, mut stream: Stream, io: &mut Io<'_>) {
+        if self.draining {
+            stream.end_shutdown(io);
+            io.close(Close::Flush);
+        }
+        self.become_stream(stream);
+    }
+
+    fn take_socket(&mut self, front: &mut HttpFront, mut socket: Socket, io: &mut Io<'_>) {
+        if self.draining {
+            socket.on_shutdown(io);
+        }
+        self.become_socket(front, socket, io);
+    }
+
+    /// The client may have gone before the head of its stream was there.
+    fn end_if_client_left(&self, io: &mut Io<'_>) {
+        if self.has_input_ended() {
+            io.close(Close::Flush);
+        }
+    }
+
     /// Answers the request for a stream that stands at `at`, in the group's `epoch`: from here on the connection is the stream's.
     fn answer_with_stream(
         &mut self,
@@ -101,41 +178,17 @@ impl Session {
     ) {
         match &opening.face {
             Face::Sse => {
-                let mut stream = Stream::open(opening, at, context, front, io);
-                if self.draining {
-                    stream.end_shutdown(io);
-                    io.close(Close::Flush);
-                }
-                self.become_stream(stream);
+                let stream = Stream::open(opening, at, context, front, io);
+                self.take_stream(stream, io);
             }
             Face::WebSocket { accept, protocol } => {
                 write_switch(context, front, accept, *protocol, io.output());
-                let mut socket = Socket::open(opening, *protocol == Some(EXTENDED), epoch, front, io);
-                if self.draining {
-                    socket.on_shutdown(io);
-                }
-                self.become_socket(front, socket, io);
+                let socket = Socket::open(opening, *protocol == Some(EXTENDED), epoch, front, io);
+                self.take_socket(front, socket, io);
             }
         }
-        if self.has_input_ended() {
-            // Its client had gone before the head was there.
-            io.close(Close::Flush);
-        }
+        self.end_if_client_left(io);
         self.resume(front, io);
-    }
-}
-
-fn tell_socket(socket: &mut Socket, notice: &Notice, io: &mut Io<'_>) {
-    match *notice {
-        Notice::Gap { requested, resumed } => socket.tell_gap(requested, resumed, io),
-        Notice::Moved { epoch, next } => socket.move_to(epoch, next, io),
-        Notice::Lost { messages, resumed } => {
-            socket.lose(messages, resumed, io);
-        }
-        Notice::Ended(End::TopicDeleted) => socket.close(4404, "the topic was deleted", io),
-        Notice::Ended(End::GroupDeleted) | Notice::Refused(_) => socket.close(4404, "the group was deleted", io),
-        Notice::Ended(End::TooSlow) => socket.close(4408, "too slow: messages came faster than they were read", io),
-        Notice::Subscribed { .. } | Notice::Joined { .. } => {}
     }
 }
 

@@ -25,6 +25,9 @@ pub(super) enum Place {
     Messages(TopicName),
     Sse(TopicName),
     WebSocket(TopicName),
+    /// Streams of several topics, which the query names.
+    SseOfSeveral,
+    WebSocketOfSeveral,
     /// Sends back what comes over WebSocket; only when it was asked for at the start.
     Echo,
     Groups(TopicName),
@@ -57,6 +60,8 @@ impl Place {
                 let verb = found.map_or(GroupVerb::Stat, |(_, verb)| *verb);
                 Ok(Place::GroupVerb(topic(name)?, group_name(group)?, verb))
             }
+            ["subscribe", "sse"] => Ok(Place::SseOfSeveral),
+            ["subscribe", "ws"] => Ok(Place::WebSocketOfSeveral),
             ["debug", "ws-echo"] => Ok(Place::Echo),
             ["health"] => Ok(Place::Health),
             ["health", "ready"] => Ok(Place::Ready),
@@ -77,7 +82,8 @@ impl Place {
             Place::Topic(_) => "GET, HEAD, PATCH, DELETE, OPTIONS",
             Place::Publish(_) | Place::GroupVerb(..) => "POST, OPTIONS",
             Place::Group(..) => "GET, HEAD, DELETE, OPTIONS",
-            Place::WebSocket(_) | Place::Echo => "GET, OPTIONS",
+            Place::WebSocket(_) | Place::WebSocketOfSeveral | Place::Echo => "GET, OPTIONS",
+            Place::SseOfSeveral => "GET, HEAD, OPTIONS",
             Place::Messages(_) | Place::Sse(_) | Place::Groups(_) | Place::Health | Place::Ready | Place::Metrics => {
                 "GET, HEAD, OPTIONS"
             }

@@ -12,14 +12,25 @@ use ringmain_wire::sse;
 
 use super::HttpFront;
 use super::fetch::encode_record;
+use super::frames::SharedFrames;
+use super::places::{IdlessEvents, Places};
 use super::respond::Context;
-use super::subscribe::{Format, Opening, gap_json, lost_json};
-use super::ws::SharedFrames;
+use super::several::SeveralOpening;
+use super::subscribe::{Format, Opening, end_json, gap_json, lost_json};
+
+/// What a stream reads.
+#[derive(Debug)]
+enum Reads {
+    /// One topic, whose events are shared whole, or a group of it.
+    One(PartitionRef),
+    /// Several topics.
+    Several(Places),
+}
 
 /// A running stream.
 #[derive(Debug)]
 pub(super) struct Stream {
-    partition: PartitionRef,
+    reads: Reads,
     format: Format,
     version: Version,
     /// When its client comes back after a cut, milliseconds.
@@ -45,34 +56,68 @@ struct Encoded {
 pub(crate) struct EncodedBatch {
     json: Option<Encoded>,
     raw: Option<Encoded>,
+    pub(super) idless_json: Option<IdlessEvents>,
+    pub(super) idless_raw: Option<IdlessEvents>,
     pub(super) frames: SharedFrames,
 }
 
 impl Stream {
     /// Opens the stream: its head, and first bytes at once.
     pub(super) fn open(opening: &Opening, at: Position, context: &Context, front: &HttpFront, io: &mut Io<'_>) -> Self {
-        let stream = Self {
-            partition: at.partition,
-            format: opening.format,
-            version: context.version,
-            retry_ms: front.retry_ms(),
-            lost_untold: None,
-            spoke_ms: io.now().monotonic_ms,
-        };
-        write_head(context, front, io.output());
-        let mut first = Vec::new();
-        sse::retry(&mut first, stream.retry_ms);
-        if let Some(next) = opening.begins_at(at) {
-            // A client that is cut before its first message comes back to where it began.
+        let stream = Self::new(Reads::One(at.partition), opening.format, context, front, io);
+        // A client that is cut before its first message comes back to where it began.
+        let id = opening.begins_at(at).map(|next| {
             let mut id = String::new();
             ResumeToken::write_one(&mut id, Position { partition: at.partition, next });
-            sse::checkpoint(&mut first, &id);
-        }
-        stream.say(&first, io);
+            id
+        });
+        stream.begin(id.as_deref(), context, front, io);
         // A subscriber may be as slow as it likes: it holds a cursor and not a queue. A member holds messages, and one that
         // takes none is cut off, so that the others get them.
         io.limit_write_stall(opening.group.is_some());
         stream
+    }
+
+    /// Opens a stream of several topics, whose subscriptions all stand.
+    pub(super) fn open_several(
+        opening: &SeveralOpening,
+        context: &Context,
+        front: &HttpFront,
+        io: &mut Io<'_>,
+    ) -> Self {
+        let places = Places::of(opening);
+        let id = places.token();
+        let mut stream = Self::new(Reads::Several(places), opening.format, context, front, io);
+        stream.begin(Some(&id), context, front, io);
+        for (number, wanted) in (0..).zip(&opening.topics) {
+            if let Some((requested, resumed)) = wanted.gap {
+                stream.tell_gap(number, requested, resumed, io);
+            }
+        }
+        io.limit_write_stall(false);
+        io.hold_batches(false);
+        stream
+    }
+
+    fn new(reads: Reads, format: Format, context: &Context, front: &HttpFront, io: &Io<'_>) -> Self {
+        Self {
+            reads,
+            format,
+            version: context.version,
+            retry_ms: front.retry_ms(),
+            lost_untold: None,
+            spoke_ms: io.now().monotonic_ms,
+        }
+    }
+
+    fn begin(&self, id: Option<&str>, context: &Context, front: &HttpFront, io: &mut Io<'_>) {
+        write_head(context, front, io.output());
+        let mut first = Vec::new();
+        sse::retry(&mut first, self.retry_ms);
+        if let Some(id) = id {
+            sse::checkpoint(&mut first, id);
+        }
+        self.say(&first, io);
     }
 
     /// Sends bytes of the stream in its framing.
@@ -83,10 +128,13 @@ impl Stream {
         }
     }
 
-    /// Sends records: shared bytes when the whole batch is wanted, its own otherwise.
-    pub(super) fn deliver(&mut self, delivery: Delivery<'_, EncodedBatch>, io: &mut Io<'_>) {
+    /// Sends records, and says up to where: shared bytes when the whole batch is wanted, its own otherwise.
+    pub(super) fn deliver(&mut self, delivery: Delivery<'_, EncodedBatch>, io: &mut Io<'_>) -> Offset {
         self.spoke_ms = io.now().monotonic_ms;
-        let Delivery { batch, from, topic, encoded } = delivery;
+        if let Reads::Several(places) = &mut self.reads {
+            return places.deliver(delivery, (self.format, self.version), io);
+        }
+        let Delivery { subscription, batch, from, topic, encoded } = delivery;
         let encoded = match encoded.filter(|_| from <= batch.base()) {
             Some(shared) => {
                 let place = match self.format {
@@ -101,7 +149,8 @@ impl Stream {
             Version::Http11 => encoded.bytes,
             Version::Http10 => encoded.bytes.slice(encoded.prefix..encoded.bytes.len() - 2),
         };
-        io.send(bytes, encoded.messages);
+        io.send(bytes, subscription, encoded.messages);
+        batch.end()
     }
 
     /// Sends what its group gave.
@@ -123,15 +172,25 @@ impl Stream {
             Version::Http11 => ringmain_wire::http::encode_chunk(&mut framed, &out),
             Version::Http10 => framed = out,
         }
-        io.send(Bytes::from(framed), u32::try_from(assignment.records.len()).unwrap_or(u32::MAX));
+        io.send(Bytes::from(framed), 0, u32::try_from(assignment.records.len()).unwrap_or(u32::MAX));
     }
 
     /// Tells that reading goes on elsewhere, and makes that the place to resume.
-    pub(super) fn tell_gap(&mut self, requested: Requested, resumed: Offset, io: &mut Io<'_>) {
+    pub(super) fn tell_gap(&mut self, subscription: u32, requested: Requested, resumed: Offset, io: &mut Io<'_>) {
         let mut id = String::new();
-        ResumeToken::write_one(&mut id, Position { partition: self.partition, next: resumed });
+        let json = match &mut self.reads {
+            Reads::One(partition) => {
+                ResumeToken::write_one(&mut id, Position { partition: *partition, next: resumed });
+                gap_json(None, requested, resumed)
+            }
+            Reads::Several(places) => {
+                places.move_to(subscription, resumed, io);
+                id = places.token();
+                gap_json(places.topic(subscription), requested, resumed)
+            }
+        };
         let mut event = Vec::new();
-        sse::control(&mut event, "gap", Some(&id), gap_json(requested, resumed).as_bytes());
+        sse::control(&mut event, "gap", Some(&id), json.as_bytes());
         self.say(&event, io);
     }
 
@@ -157,12 +216,24 @@ impl Stream {
         self.say(&event, io);
     }
 
-    /// Says why there is no more, and ends the stream as HTTP ends one.
-    pub(super) fn end(&mut self, reason: &str, io: &mut Io<'_>) {
-        self.tell("end", &format!(r#"{{"reason":"{reason}"}}"#), io);
+    /// Says why there is no more of a subscription. When it was the last, or `all` are over, it ends the stream as HTTP ends one
+    /// and says `true`.
+    pub(super) fn end(&mut self, subscription: u32, reason: &str, all: bool, io: &mut Io<'_>) -> bool {
+        let (json, goes_on) = match &mut self.reads {
+            Reads::One(_) => (format!(r#"{{"reason":"{reason}"}}"#), false),
+            Reads::Several(places) => {
+                let json = places.topic(subscription).map(|topic| end_json(topic, reason));
+                (json.unwrap_or_default(), places.end(subscription) && !all)
+            }
+        };
+        self.tell("end", &json, io);
+        if goes_on {
+            return false;
+        }
         if self.version == Version::Http11 {
             io.output().extend_from_slice(ringmain_wire::http::LAST_CHUNK);
         }
+        true
     }
 
     /// Says when to come back. The stream is cut after that, without the end of its last chunk: clients that stop at a clean
@@ -232,7 +303,7 @@ fn encode(batch: &RecordBatch, from: Offset, topic: &TopicName, format: Format) 
 }
 
 /// A payload as text; one that is no UTF-8 as base64, marked.
-fn raw_event(out: &mut Vec<u8>, id: Option<&str>, record: &Record<'_>) {
+pub(super) fn raw_event(out: &mut Vec<u8>, id: Option<&str>, record: &Record<'_>) {
     match str::from_utf8(record.payload) {
         Ok(text) => sse::event(out, id, None, text),
         Err(_) => sse::event(out, id, Some("base64"), &STANDARD.encode(record.payload)),

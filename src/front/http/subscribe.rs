@@ -2,8 +2,9 @@
 
 use ringmain_driver::{Io, Join, Protocol, Requested, SlowReader, StartAt};
 use ringmain_model::limit::{MEMBER_IN_FLIGHT_DEFAULT, MEMBER_IN_FLIGHT_MAX};
-use ringmain_model::{GroupName, Offset, Position, ResumeToken, TopicName};
+use ringmain_model::{GroupName, Offset, Position, ResumeToken, TopicMark, TopicName};
 use ringmain_wire::http::{RequestHead, Target};
+use serde_json::{Value, json};
 
 use super::problem::Problem;
 use super::query::{number, number_within, word};
@@ -40,8 +41,13 @@ pub(super) struct Opening {
     /// Where a new group starts.
     group_start: Option<Offset>,
     in_flight_max: u32,
-    slow: SlowReader,
+    pub(super) slow: SlowReader,
 }
+
+/// The words of `format=` and `slow=`.
+pub(super) const FORMATS: [(&str, Format); 2] = [("json", Format::Json), ("raw", Format::Raw)];
+pub(super) const SLOW_READERS: [(&str, SlowReader); 3] =
+    [("lag", SlowReader::Lag), ("skip", SlowReader::Skip), ("close", SlowReader::Close)];
 
 impl Opening {
     pub(super) fn read(
@@ -49,22 +55,21 @@ impl Opening {
         face: Face,
         head: &RequestHead<'_>,
         target: &Target<'_>,
+        io: &Io<'_>,
     ) -> Result<Self, Problem> {
         let group = match target.query_value("group").filter(|group| !group.is_empty()) {
             Some(name) => Some(GroupName::new(&name).map_err(|error| Problem::parameter(error.to_string()))?),
             None => None,
         };
-        let slow = [("lag", SlowReader::Lag), ("skip", SlowReader::Skip), ("close", SlowReader::Close)];
-        let formats = [("json", Format::Json), ("raw", Format::Raw)];
         let from_offset = number(target, "from_offset")?.map(Offset);
         // Browsers never come back after a refusal, and send what they last heard, from whomever: an unreadable header is told
         // as a gap. A query was written by somebody who can mend it.
         let start = match resume_texts(head, target) {
-            (Some(text), _) => start_of(&text).unwrap_or(StartAt::Lost),
-            (None, Some(text)) => start_of(&text)?,
+            (Some(text), _) => start_of(&text, &topic, io).unwrap_or(StartAt::Lost),
+            (None, Some(text)) => start_of(&text, &topic, io)?,
             (None, None) => from_offset.map_or(StartAt::Tail, StartAt::Offset),
         };
-        let format = word(target, "format", &formats)?.unwrap_or(Format::Json);
+        let format = word(target, "format", &FORMATS)?.unwrap_or(Format::Json);
         if format == Format::Raw && group.is_some() && matches!(face, Face::WebSocket { .. }) {
             return Err(Problem::parameter("a member of a group needs offsets to acknowledge: leave format=raw out"));
         }
@@ -78,7 +83,7 @@ impl Opening {
             start,
             group_start: from_offset,
             in_flight_max: u32::try_from(in_flight_max).unwrap_or(MEMBER_IN_FLIGHT_MAX),
-            slow: word(target, "slow", &slow)?.unwrap_or_default(),
+            slow: word(target, "slow", &SLOW_READERS)?.unwrap_or_default(),
         })
     }
 
@@ -89,7 +94,7 @@ impl Opening {
             Face::WebSocket { .. } => Protocol::WebSocket,
         };
         match &self.group {
-            None => io.subscribe(self.topic.clone(), self.start, protocol, self.slow),
+            None => io.subscribe(0, self.topic.clone(), self.start, protocol, self.slow),
             Some(group) => io.join(Join {
                 topic: self.topic.clone(),
                 group: group.clone(),
@@ -114,34 +119,56 @@ impl Opening {
 
 /// The cursor that a client brings back, by header and by query: the header wins, because after the first reconnect a
 /// browser sends both, and the query is the older one. The names in the query are those that polyfills use.
-fn resume_texts(head: &RequestHead<'_>, target: &Target<'_>) -> (Option<String>, Option<String>) {
+pub(super) fn resume_texts(head: &RequestHead<'_>, target: &Target<'_>) -> (Option<String>, Option<String>) {
     let header = head.headers.get("last-event-id").map(|value| String::from_utf8_lossy(value).into_owned());
     let names = ["last_event_id", "lastEventId", "evs_last_event_id", "Last-Event-ID"];
     let query = names.iter().find_map(|name| target.query_value(name)).map(std::borrow::Cow::into_owned);
     (header.filter(|text| !text.is_empty()), query.filter(|text| !text.is_empty()))
 }
 
-fn start_of(text: &str) -> Result<StartAt, Problem> {
-    match ResumeToken::decode(text).map_err(|error| Problem::new(400, "invalid_resume_token", error.to_string()))? {
-        ResumeToken::LastSeen(offset) => Ok(StartAt::Offset(offset.plus(1))),
-        ResumeToken::Positions(positions) => match positions[..] {
-            [position] => Ok(StartAt::Position(position)),
-            _ => Err(Problem::new(
-                400,
-                "invalid_resume_token",
-                "this resume token is of a stream of several topics: leave it out",
-            )),
-        },
+/// Where the one topic of a request starts by a token.
+pub(super) fn start_of(text: &str, topic: &TopicName, io: &Io<'_>) -> Result<StartAt, Problem> {
+    let refuse = |message: String| Problem::new(400, "invalid_resume_token", message);
+    let token = ResumeToken::decode(text).map_err(|error| refuse(error.to_string()))?;
+    match &token {
+        ResumeToken::LastSeen(offset) => return Ok(StartAt::Offset(offset.plus(1))),
+        ResumeToken::Positions(positions) if positions.len() == 1 => return Ok(StartAt::Position(positions[0])),
+        ResumeToken::Positions(_) | ResumeToken::Several(_) => {}
     }
+    let sentence = "this resume token is of a stream of several topics, and this is none of them: leave it out";
+    start_in(&token, topic, io).ok_or_else(|| refuse(sentence.to_owned()))
 }
 
-/// A gap as both protocols tell it.
-pub(super) fn gap_json(requested: Requested, resumed: Offset) -> String {
+/// Where a token says that a topic goes on, if it has a position in it: one of its present life, or else one of an earlier life.
+pub(super) fn start_in(token: &ResumeToken, topic: &TopicName, io: &Io<'_>) -> Option<StartAt> {
+    let partition = io.partition_of(topic);
+    let found = match token {
+        ResumeToken::LastSeen(_) => None,
+        ResumeToken::Positions(positions) => {
+            positions.iter().find(|position| Some(position.partition) == partition).copied()
+        }
+        ResumeToken::Several(marked) => {
+            let own = marked.iter().find(|marked| Some(marked.position.partition) == partition);
+            let earlier = || marked.iter().find(|marked| marked.mark == TopicMark::of(topic));
+            own.or_else(earlier).map(|marked| marked.position)
+        }
+    };
+    found.map(StartAt::Position)
+}
+
+/// A gap as both protocols tell it: with its topic where a reader may have several.
+pub(super) fn gap_json(topic: Option<&TopicName>, requested: Requested, resumed: Offset) -> String {
     let requested = match requested {
         Requested::Offset(offset) => offset.to_string(),
         Requested::Unreadable => "null".to_owned(),
     };
-    format!(r#"{{"requested":{requested},"resumed":{resumed}}}"#)
+    let topic = topic.map(|topic| format!(r#""topic":{},"#, Value::from(topic.as_str()))).unwrap_or_default();
+    format!(r#"{{{topic}"requested":{requested},"resumed":{resumed}}}"#)
+}
+
+/// The end of one of several topics as both protocols tell it.
+pub(super) fn end_json(topic: &TopicName, reason: &str) -> String {
+    json!({ "topic": topic.as_str(), "reason": reason }).to_string()
 }
 
 /// What retention took of a group, as both protocols tell it.

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
 use hashbrown::HashMap;
-use ringmain_driver::{Answer, AnswerWhen, Close, Delivery, GroupWish, Io, Request, Requested};
-use ringmain_engine::{Assignment, RecordBatch, Reply};
+use ringmain_driver::{Answer, AnswerWhen, Close, GroupWish, Io, Request, SlowReader};
+use ringmain_engine::Reply;
 use ringmain_model::limit::{
     ACK_OFFSETS_MAX, BODIES_BYTES_PER_CORE, MEMBER_IN_FLIGHT_MAX, NACK_DELAY_MS_MAX, SEND_QUEUE_BYTES_MAX,
     SOCKET_REQUESTS_MAX,
@@ -13,53 +12,46 @@ use ringmain_model::limit::{
 use ringmain_model::{GroupName, Offset, TopicName};
 use ringmain_wire::http::{ResponseBody, ResponseHead, Version, encode_response_head};
 use ringmain_wire::json::timestamp_text;
-use ringmain_wire::ws::{Decoder, Event, Opcode, Role, close_frame, frame, frame_header, text_frame};
+use ringmain_wire::ws::{Decoder, Event, Opcode, Role, close_frame, frame, text_frame};
 use serde_json::{Value, json};
 use smallvec::SmallVec;
 
 use super::HttpFront;
-use super::fetch::encode_record;
 use super::problem::Problem;
 use super::publish::message_of_json;
+use super::readings::{Readings, topic_of};
 use super::respond::Context;
 use super::session::BODY_PROGRESS_BYTES;
-use super::sse::{EncodedBatch, assigned_records};
-use super::subscribe::{Format, Opening, gap_json, lost_json};
+use super::several::SeveralOpening;
+use super::subscribe::{Format, Opening, lost_json};
 
 /// The subprotocol whose clients are told what is not a message.
 pub(super) const EXTENDED: &str = "ringmain.v1";
 /// Heartbeats without a sign of life, from a client that gave some before, after which it counts as gone.
 const SILENT_HEARTBEATS_MAX: u64 = 4;
 
-/// Bytes of all frames of one batch, made once on a core: JSON and raw.
-#[derive(Debug, Default)]
-pub(crate) struct SharedFrames {
-    json: Option<(Bytes, u32)>,
-    raw: Option<(Bytes, u32)>,
-}
-
 /// What the group of a member gave it, and it has not acknowledged.
 #[derive(Debug)]
-struct Member {
+pub(super) struct Member {
     group: GroupName,
     /// The epoch in which each offset was got.
-    held: BTreeMap<Offset, u64>,
+    pub(super) held: BTreeMap<Offset, u64>,
     /// The group's epoch, as far as this connection has heard.
-    epoch: u64,
+    pub(super) epoch: u64,
 }
 
 /// A question of the client that waits for its answer.
 #[derive(Debug)]
 enum Asked {
-    Publish { reference: Value },
+    Publish { topic: TopicName, reference: Value },
     Ack { word: Value, reference: Value },
 }
 
 /// What the connection is for.
 #[derive(Debug)]
 enum Purpose {
-    /// Messages of a topic.
-    Subscriber { topic: TopicName, member: Option<Box<Member>> },
+    /// Messages of topics. `topic` is that of a route of one topic.
+    Subscriber { topic: Option<TopicName>, member: Option<Box<Member>> },
     /// Sends back what comes: for conformance suites.
     Echo,
 }
@@ -69,11 +61,13 @@ enum Purpose {
 pub(super) struct Socket {
     decoder: Decoder,
     purpose: Purpose,
-    format: Format,
+    pub(super) readings: Readings,
+    pub(super) format: Format,
+    pub(super) slow: SlowReader,
     /// The client knows [`EXTENDED`].
-    extended: bool,
+    pub(super) extended: bool,
     /// A close frame was sent: nothing follows it.
-    closed: bool,
+    pub(super) closed: bool,
     asked: HashMap<u64, Asked>,
     next_request: u64,
     /// When something was last sent or heard, monotonic milliseconds.
@@ -120,9 +114,29 @@ impl Socket {
         let member = opening.group.clone().map(|group| Box::new(Member { group, held: BTreeMap::new(), epoch }));
         // A subscriber may be as slow as it likes: it holds a cursor and not a queue.
         io.limit_write_stall(false);
-        let topic = opening.topic.clone();
-        let purpose = Purpose::Subscriber { topic, member };
-        Self::new(purpose, opening.format, extended, front.settings.body_bytes_max, io)
+        let readings = match &member {
+            None => Readings::of(std::iter::once(&opening.topic)),
+            Some(_) => Readings::default(),
+        };
+        let purpose = Purpose::Subscriber { topic: Some(opening.topic.clone()), member };
+        let socket = Self::new(purpose, opening.format, extended, front.settings.body_bytes_max, io);
+        Self { readings, slow: opening.slow, ..socket }
+    }
+
+    /// A subscriber of several topics, whose subscriptions all stand; or of none yet.
+    pub(super) fn open_several(opening: &SeveralOpening, extended: bool, front: &HttpFront, io: &mut Io<'_>) -> Self {
+        io.limit_write_stall(false);
+        io.hold_batches(false);
+        let purpose = Purpose::Subscriber { topic: None, member: None };
+        let socket = Self::new(purpose, opening.format, extended, front.settings.body_bytes_max, io);
+        let readings = Readings::of(opening.topics.iter().map(|wanted| &wanted.topic));
+        let mut socket = Self { readings, slow: opening.slow, ..socket };
+        for (number, wanted) in (0..).zip(&opening.topics) {
+            if let Some((requested, resumed)) = wanted.gap {
+                socket.tell_gap(number, requested, resumed, io);
+            }
+        }
+        socket
     }
 
     /// A connection that sends back what comes.
@@ -136,7 +150,9 @@ impl Socket {
         Self {
             decoder: Decoder::new(Role::Server, message_bytes_max),
             purpose,
+            readings: Readings::default(),
             format,
+            slow: SlowReader::Lag,
             extended,
             closed: false,
             asked: HashMap::new(),
@@ -214,7 +230,7 @@ impl Socket {
     pub(super) fn close(&mut self, code: u16, reason: &str, io: &mut Io<'_>) {
         if !std::mem::replace(&mut self.closed, true) {
             close_frame(io.output(), code, reason);
-            io.unsubscribe();
+            io.unsubscribe_all();
             io.close(if self.decoder.is_closed() { Close::Flush } else { Close::Linger });
         }
     }
@@ -234,10 +250,10 @@ impl Socket {
             return self.complain(&Problem::parameter("a frame is a JSON object, like {\"ack\":7}"), Value::Null, io);
         };
         let reference = frame.remove("ref").unwrap_or_default();
-        let words = ["ack", "nack", "publish", "credit", "ping"];
+        let words = ["ack", "nack", "publish", "credit", "ping", "subscribe", "unsubscribe"];
         if words.iter().filter(|word| frame.contains_key(**word)).count() > 1 {
             let problem =
-                Problem::parameter("a frame says one thing: send ack, nack, publish, credit and ping each in its own");
+                Problem::parameter(format!("a frame says one thing: send {} each in its own", words.join(", ")));
             return self.complain(&problem, reference, io);
         }
         let outcome = if let Some(word) = frame.remove("ack") {
@@ -245,14 +261,18 @@ impl Socket {
         } else if let Some(offset) = frame.remove("nack") {
             self.on_nack(&offset, frame.get("delay_ms"), io)
         } else if let Some(publish) = frame.remove("publish") {
-            self.on_publish(front, &publish, &reference, io)
+            self.on_publish(front, publish, &reference, io)
         } else if let Some(messages) = frame.remove("credit") {
             self.on_credit(&messages, io)
         } else if let Some(word) = frame.remove("ping") {
             self.say(&json!({ "pong": word }), io);
             Ok(())
+        } else if let Some(word) = frame.remove("subscribe") {
+            self.on_subscribe(&word, &reference, io)
+        } else if let Some(word) = frame.remove("unsubscribe") {
+            self.on_unsubscribe(&word, &reference, io)
         } else {
-            Err(Problem::parameter("a frame has one of ack, nack, publish, credit and ping"))
+            Err(Problem::parameter(format!("a frame has one of {}", words.join(", "))))
         };
         if let Err(problem) = outcome {
             self.complain(&problem, reference, io);
@@ -260,7 +280,7 @@ impl Socket {
     }
 
     /// Tells of a mistake: to those who asked with a reference, and to clients of ours. Others would take it for a message.
-    fn complain(&mut self, problem: &Problem, reference: Value, io: &mut Io<'_>) {
+    pub(super) fn complain(&mut self, problem: &Problem, reference: Value, io: &mut Io<'_>) {
         if self.extended || !reference.is_null() {
             let error = json!({ "status": problem.status, "code": problem.code, "message": problem.message });
             let mut frame = json!({ "error": error });
@@ -271,14 +291,14 @@ impl Socket {
         }
     }
 
-    fn say(&mut self, frame: &Value, io: &mut Io<'_>) {
+    pub(super) fn say(&mut self, frame: &Value, io: &mut Io<'_>) {
         if !self.closed {
             self.spoke_ms = io.now().monotonic_ms;
             text_frame(io.output(), frame.to_string().as_bytes());
         }
     }
 
-    fn member(&mut self) -> Result<&mut Member, Problem> {
+    pub(super) fn member(&mut self) -> Result<&mut Member, Problem> {
         match &mut self.purpose {
             Purpose::Subscriber { member: Some(member), .. } => Ok(member),
             _ => Err(Problem::parameter("only members of a group acknowledge: subscribe with ?group=")),
@@ -300,7 +320,7 @@ impl Socket {
         }
         if asked {
             let (group, wish) = (member.group.clone(), GroupWish::Ack { epoch: Some(epoch), offsets: current });
-            if let Purpose::Subscriber { topic, .. } = &self.purpose {
+            if let Some(topic) = self.route_topic() {
                 let what = Request::Group { topic: topic.clone(), group, wish };
                 self.ask(Asked::Ack { word, reference: reference.clone() }, what, io);
             }
@@ -344,15 +364,30 @@ impl Socket {
     fn on_publish(
         &mut self,
         front: &HttpFront,
-        publish: &Value,
+        mut publish: Value,
         reference: &Value,
         io: &mut Io<'_>,
     ) -> Result<(), Problem> {
-        let Purpose::Subscriber { topic, .. } = &self.purpose else { return Ok(()) };
+        let names_topic = publish.get("topic").is_some_and(|topic| !topic.is_null());
+        let topic = match self.route_topic().filter(|_| !names_topic) {
+            Some(topic) => topic.clone(),
+            None => topic_of(&publish)?,
+        };
+        if let Some(publish) = publish.as_object_mut() {
+            publish.remove("topic");
+        }
         let message = message_of_json(publish.to_string().as_bytes(), front.settings.message_bytes_max)?;
         let what = Request::Publish { name: topic.clone(), message, answer: AnswerWhen::Durable };
-        self.ask(Asked::Publish { reference: reference.clone() }, what, io);
+        self.ask(Asked::Publish { topic, reference: reference.clone() }, what, io);
         Ok(())
+    }
+
+    /// The topic of a route of one topic.
+    pub(super) fn route_topic(&self) -> Option<&TopicName> {
+        match &self.purpose {
+            Purpose::Subscriber { topic, .. } => topic.as_ref(),
+            Purpose::Echo => None,
+        }
     }
 
     pub(super) fn on_answer(&mut self, number: u64, answer: Answer, io: &mut Io<'_>) {
@@ -360,11 +395,10 @@ impl Socket {
         io.want_input(self.asked.len() < SOCKET_REQUESTS_MAX);
         let Answer::Reply(reply) = answer else { return };
         match (asked, reply) {
-            (Asked::Publish { reference } | Asked::Ack { reference, .. }, Reply::Refused(refusal)) => {
+            (Asked::Publish { reference, .. } | Asked::Ack { reference, .. }, Reply::Refused(refusal)) => {
                 self.complain(&refusal.into(), reference, io);
             }
-            (Asked::Publish { reference }, Reply::Published { offset, time_us }) if !reference.is_null() => {
-                let Purpose::Subscriber { topic, .. } = &self.purpose else { return };
+            (Asked::Publish { topic, reference }, Reply::Published { offset, time_us }) if !reference.is_null() => {
                 let timestamp = timestamp_text(time_us);
                 let published = json!({ "offset": offset.0, "topic": topic.as_str(), "timestamp": timestamp });
                 self.say(&json!({ "published": published, "ref": reference }), io);
@@ -374,61 +408,6 @@ impl Socket {
             }
             _ => {}
         }
-    }
-
-    /// Sends records: shared bytes when the whole batch is wanted, its own otherwise.
-    pub(super) fn deliver(&mut self, delivery: Delivery<'_, EncodedBatch>, io: &mut Io<'_>) {
-        if self.closed {
-            return;
-        }
-        self.spoke_ms = io.now().monotonic_ms;
-        let Delivery { batch, from, topic, encoded } = delivery;
-        let (bytes, messages) = match encoded.filter(|_| from <= batch.base()) {
-            Some(shared) => {
-                let place = match self.format {
-                    Format::Json => &mut shared.frames.json,
-                    Format::Raw => &mut shared.frames.raw,
-                };
-                place.get_or_insert_with(|| frames(batch, from, topic, self.format)).clone()
-            }
-            None => frames(batch, from, topic, self.format),
-        };
-        io.send(bytes, messages);
-    }
-
-    /// Sends what its group gave.
-    pub(super) fn assign(&mut self, topic: &TopicName, assignment: &Assignment, io: &mut Io<'_>) {
-        if self.closed {
-            return;
-        }
-        self.spoke_ms = io.now().monotonic_ms;
-        let format = self.format;
-        let (mut out, mut json, mut messages) = (Vec::new(), Vec::new(), 0);
-        for (record, attempt) in assigned_records(assignment) {
-            match format {
-                Format::Json => {
-                    json.clear();
-                    encode_record(&mut json, assignment.batch.partition(), topic, &record, attempt);
-                    text_frame(&mut out, &json);
-                }
-                Format::Raw => frame(&mut out, Opcode::Binary, record.payload, None),
-            }
-            messages += 1;
-            if let Ok(member) = self.member() {
-                member.epoch = assignment.epoch;
-                member.held.insert(record.offset, assignment.epoch);
-                // What a silent member never acknowledges went to others long ago.
-                if member.held.len() > MEMBER_IN_FLIGHT_MAX as usize {
-                    member.held.pop_first();
-                }
-            }
-        }
-        io.send(Bytes::from(out), messages);
-        self.tell_lost(io);
-    }
-
-    pub(super) fn tell_gap(&mut self, requested: Requested, resumed: Offset, io: &mut Io<'_>) {
-        self.tell("gap", &gap_json(requested, resumed), io);
     }
 
     /// The group was made to seek: what is held from before does not count any more.
@@ -449,7 +428,7 @@ impl Socket {
         self.tell_lost(io);
     }
 
-    fn tell_lost(&mut self, io: &mut Io<'_>) {
+    pub(super) fn tell_lost(&mut self, io: &mut Io<'_>) {
         if io.output_bytes() < SEND_QUEUE_BYTES_MAX
             && let Some((messages, resumed)) = self.lost_untold.take()
         {
@@ -488,23 +467,4 @@ pub(super) fn offsets(word: &Value) -> Result<Vec<Offset>, Problem> {
     }
     let offsets: Option<Vec<_>> = list.iter().map(|offset| offset.as_u64().map(Offset)).collect();
     offsets.ok_or_else(|| Problem::parameter("an offset is a number, several are an array of numbers"))
-}
-
-fn frames(batch: &RecordBatch, from: Offset, topic: &TopicName, format: Format) -> (Bytes, u32) {
-    let mut out = Vec::with_capacity(batch.bytes().len() * 3 / 2 + 256);
-    let (mut json, mut messages) = (Vec::new(), 0);
-    for record in batch.records_from(from) {
-        match format {
-            Format::Json => {
-                json.clear();
-                encode_record(&mut json, batch.partition(), topic, &record, None);
-                frame_header(&mut out, Opcode::Text, json.len());
-                out.extend_from_slice(&json);
-            }
-            Format::Raw => frame(&mut out, Opcode::Binary, record.payload, None),
-        }
-        messages += 1;
-    }
-    out.shrink_to_fit();
-    (Bytes::from(out), messages)
 }

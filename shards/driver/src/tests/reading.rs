@@ -202,7 +202,8 @@ fn a_hole_of_the_lane_is_not_the_readers_fault() {
         let owner = ShardId::initial(topic(0).as_str(), CORES).core(CORES).index();
         let core = (owner + 1) % usize::from(CORES);
         let (reader, publisher) = (world.open(core), world.open(owner));
-        let subscription = Subscription { name: topic(0), start: StartAt::Tail, protocol: Protocol::Sse, slow };
+        let subscription =
+            Subscription { number: 0, name: topic(0), start: StartAt::Tail, protocol: Protocol::Sse, slow };
         world.act(core, reader, Action::Subscribe(subscription));
         world.rest(&[(core, reader)]);
         // The reader's core stands still while its lane fills; the reader itself has nothing waiting.

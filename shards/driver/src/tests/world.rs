@@ -65,7 +65,7 @@ impl Front for Notebook {
         }
     }
 
-    fn on_notice(&mut self, seen: &mut Seen, notice: Notice, _: &mut Io<'_>) {
+    fn on_notice(&mut self, seen: &mut Seen, _: u32, notice: Notice, _: &mut Io<'_>) {
         match notice {
             Notice::Subscribed { high_water, .. } => seen.subscribed_at = Some(high_water.offset().0),
             Notice::Gap { requested: Requested::Offset(requested), resumed } => {
@@ -78,7 +78,7 @@ impl Front for Notebook {
         }
     }
 
-    fn on_batch(&mut self, seen: &mut Seen, delivery: Delivery<'_, Option<Vec<u64>>>, io: &mut Io<'_>) {
+    fn on_batch(&mut self, seen: &mut Seen, delivery: Delivery<'_, Option<Vec<u64>>>, io: &mut Io<'_>) -> Offset {
         let offsets: Vec<u64> = delivery.batch.records_from(delivery.from).map(|record| record.offset.0).collect();
         if delivery.from <= delivery.batch.base()
             && let Some(encoded) = delivery.encoded
@@ -87,15 +87,16 @@ impl Front for Notebook {
             assert_eq!(*shared, offsets, "an encoding belongs to its batch");
         }
         for _ in &offsets {
-            io.send(Bytes::from_static(&WEIGHTS), 1);
+            io.send(Bytes::from_static(&WEIGHTS), 0, 1);
         }
         seen.offsets.extend(offsets);
+        delivery.batch.end()
     }
 
     fn on_assigned(&mut self, seen: &mut Seen, _: &TopicName, assignment: &Assignment, io: &mut Io<'_>) {
         for record in &assignment.records {
             seen.assigned.push((assignment.epoch, record.offset.0));
-            io.send(Bytes::from_static(&WEIGHTS), 1);
+            io.send(Bytes::from_static(&WEIGHTS), 0, 1);
         }
     }
 
@@ -179,7 +180,7 @@ impl World {
         self.act(
             core,
             key,
-            Action::Subscribe(Subscription { name, start, protocol: Protocol::Sse, slow: SlowReader::Lag }),
+            Action::Subscribe(Subscription { number: 0, name, start, protocol: Protocol::Sse, slow: SlowReader::Lag }),
         );
     }
 
