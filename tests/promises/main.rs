@@ -79,6 +79,7 @@ mod publish_json_and_raw;
 mod publish_refuses_line_ends;
 mod replays_are_left_alone;
 mod request_smuggling;
+mod retention_by_age;
 mod retention_by_count;
 mod settings_that_cannot_hold;
 mod several_topics_by_hand;

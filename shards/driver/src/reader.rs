@@ -186,17 +186,14 @@ impl<F: Front> State<F> {
             StartAt::Position(position) => (Offset(0), Some(Requested::Offset(position.next))),
             StartAt::Lost => (Offset(0), Some(Requested::Unreadable)),
         };
-        cursor.next = wanted.min(end);
-        let reads_first = cursor.next < end;
+        cursor.next = wanted;
+        // Beyond the window's end there may be something: pushes to this core may be behind what another core was answered. The
+        // owner knows; a gap is told when its page begins elsewhere.
+        let reads_first = wanted != end || foreign.is_some();
         cursor.state = if reads_first { CursorState::WantsRead { first: true } } else { CursorState::Following };
-        let gap = foreign.or((wanted > end).then_some(Requested::Offset(wanted)));
-        cursor.gap_owed = gap.filter(|_| reads_first);
+        cursor.gap_owed = foreign;
         let notice = Notice::Subscribed { partition, high_water: HighWaterMark::at(end) };
         self.tell(connection, number, notice);
-        // A gap whose end depends on what is kept is told when the first read says so.
-        if let Some(requested) = gap.filter(|_| !reads_first) {
-            self.tell(connection, number, Notice::Gap { requested, resumed: end });
-        }
         self.pump(key);
     }
 

@@ -165,15 +165,16 @@ impl PartitionLog {
     /// The first kept offset of a record taken at `time_us` or later; the high-water mark when there is none.
     pub(crate) fn offset_at_time(&self, time_us: i64, loads: Option<&mut Loads>) -> Lookup<Offset> {
         let in_memory = self.first_in_memory();
-        let is_later = in_memory.is_some_and(|batch| batch.base_time_us() <= time_us);
+        let is_later = in_memory.is_some_and(|batch| batch.base_time_us() < time_us);
         let Some(loads) = loads.filter(|_| !is_later && !self.stored.is_empty()) else {
             return Lookup::Found(self.memory_offset_at_time(time_us));
         };
-        // Times rise with the offsets, unless a clock went back: the last that begins before that time may reach into it.
-        let at = self.stored.partition_point(|segment| segment.first_time_us <= time_us).saturating_sub(1);
+        // Times rise with the offsets, unless a clock went back: the last that begins before that time may reach into it. All
+        // messages of a turn have one time, so that several may begin at it.
+        let at = self.stored.partition_point(|segment| segment.first_time_us < time_us).saturating_sub(1);
         let Some(segment) = self.stored.get(at) else { return Lookup::Nothing };
         let found = self.chunks_of(segment, loads, |chunks| {
-            chunks.get(chunks.partition_point(|chunk| chunk.first_time_us <= time_us).saturating_sub(1)).copied()
+            chunks.get(chunks.partition_point(|chunk| chunk.first_time_us < time_us).saturating_sub(1)).copied()
         });
         let chunk = match found {
             Ok(Some(chunk)) => chunk,
