@@ -28,6 +28,7 @@ pub(crate) const KIND_PARTITION_SEGMENTS: u8 = 8;
 pub(crate) const KIND_KNOWN_MESSAGES: u8 = 9;
 pub(crate) const KIND_SET_ASIDE: u8 = 10;
 pub(crate) const KIND_CLOCK: u8 = 11;
+pub(crate) const KIND_GROUP_PROGRESS_BITS: u8 = 13;
 pub(crate) const KIND_PARTITION_AGES: u8 = 12;
 
 /// Bytes of one known message.

@@ -312,8 +312,15 @@ pub(super) fn raw_event(out: &mut Vec<u8>, id: Option<&str>, record: &Record<'_>
 
 /// The records that a group gave, and which attempt each is, when that is not the first.
 pub(super) fn assigned_records(assignment: &Assignment) -> impl Iterator<Item = (Record<'_>, Option<u32>)> {
-    assignment.records.iter().filter_map(|assigned| {
-        let record = assignment.batch.records_from(assigned.offset).next()?;
+    // They come in the order of their offsets, so that the batch is walked once.
+    let mut records = assignment.batch.records();
+    let mut next = Offset(0);
+    assignment.records.iter().filter_map(move |assigned| {
+        if assigned.offset < next {
+            records = assignment.batch.records();
+        }
+        let record = records.find(|record| record.offset >= assigned.offset)?;
+        next = record.offset.plus(1);
         Some((record, (assigned.attempt > 1).then_some(assigned.attempt)))
     })
 }

@@ -8,9 +8,9 @@ use ringmain_model::{
 use crate::batch::{Damage, RecordBatch};
 use crate::entry::{
     ClockAnchor, ENTRY_FIXED_BYTES, Entry, EntryDamage, GroupProgress, KIND_CLOCK, KIND_GROUP_DELETED,
-    KIND_GROUP_PROGRESS, KIND_KNOWN_MESSAGES, KIND_LOG_MARKS, KIND_PARTITION_AGES, KIND_PARTITION_SEGMENTS,
-    KIND_RECORDS, KIND_SET_ASIDE, KIND_TOPIC_CHANGED, KIND_TOPIC_CREATED, KIND_TOPIC_DELETED, KNOWN_MESSAGE_BYTES,
-    KnownMessage, KnownMessages, LogMarks, PartitionAges, TopicChanged, TopicCreated,
+    KIND_GROUP_PROGRESS, KIND_GROUP_PROGRESS_BITS, KIND_KNOWN_MESSAGES, KIND_LOG_MARKS, KIND_PARTITION_AGES,
+    KIND_PARTITION_SEGMENTS, KIND_RECORDS, KIND_SET_ASIDE, KIND_TOPIC_CHANGED, KIND_TOPIC_CREATED, KIND_TOPIC_DELETED,
+    KNOWN_MESSAGE_BYTES, KnownMessage, KnownMessages, LogMarks, PartitionAges, TopicChanged, TopicCreated,
 };
 use crate::fields::Fields;
 use crate::topic::{PartitionSegments, SEGMENT_FIXED_BYTES, TopicSegment};
@@ -34,6 +34,7 @@ pub(crate) fn decode(bytes: &Bytes) -> Result<(Entry, usize), EntryDamage> {
         KIND_TOPIC_CHANGED => topic_changed(&mut fields).map(Entry::TopicChanged),
         KIND_TOPIC_DELETED => topic_deleted(&mut fields),
         KIND_GROUP_PROGRESS => progress(&mut fields).map(Entry::GroupProgress),
+        KIND_GROUP_PROGRESS_BITS => progress_bits(&mut fields).map(Entry::GroupProgress),
         KIND_GROUP_DELETED => group_deleted(&mut fields),
         KIND_LOG_MARKS => log_marks(&mut fields).map(Entry::LogMarks),
         KIND_SET_ASIDE => partition(&mut fields).map(Entry::SetAside),
@@ -93,6 +94,31 @@ fn progress(fields: &mut Fields<'_>) -> Option<GroupProgress> {
     }
     let group = group_name(fields)?;
     let progress = GroupProgress { partition, group, epoch, committed, acked, attempts };
+    progress.is_well_formed().then_some(progress)
+}
+
+/// Progress whose acknowledged offsets are bits: a 1 for each, from the committed offset on, which has a 0.
+fn progress_bits(fields: &mut Fields<'_>) -> Option<GroupProgress> {
+    let (partition, epoch, committed) = (partition(fields)?, fields.u64()?, Offset(fields.u64()?));
+    let bitmap_bytes = usize::try_from(fields.u32()?).ok()?;
+    let attempt_count = usize::try_from(fields.u32()?).ok()?;
+    let bits = fields.take(bitmap_bytes)?;
+    let mut acked: Vec<(Offset, Offset)> = Vec::new();
+    for at in (0..bits.len() * 8).filter(|at| bits[at / 8] & 1 << (at % 8) != 0) {
+        let offset = Offset(committed.0.checked_add(at as u64)?);
+        match acked.last_mut() {
+            Some((_, end)) if *end == offset => *end = offset.plus(1),
+            _ => acked.push((offset, offset.plus(1))),
+        }
+    }
+    if attempt_count > fields.left() / 12 {
+        return None;
+    }
+    let mut attempts = Vec::with_capacity(attempt_count);
+    for _ in 0..attempt_count {
+        attempts.push((Offset(fields.u64()?), fields.u32()?));
+    }
+    let progress = GroupProgress { partition, group: group_name(fields)?, epoch, committed, acked, attempts };
     progress.is_well_formed().then_some(progress)
 }
 

@@ -4,9 +4,10 @@ use bytes::Bytes;
 use ringmain_model::{PartitionRef, Storage, TopicConfig};
 
 use crate::entry::{
-    ENTRY_FIXED_BYTES, Entry, GroupProgress, KIND_CLOCK, KIND_GROUP_DELETED, KIND_GROUP_PROGRESS, KIND_KNOWN_MESSAGES,
-    KIND_LOG_MARKS, KIND_PARTITION_AGES, KIND_PARTITION_SEGMENTS, KIND_RECORDS, KIND_SET_ASIDE, KIND_TOPIC_CHANGED,
-    KIND_TOPIC_CREATED, KIND_TOPIC_DELETED, KNOWN_MESSAGE_BYTES, PartitionAges,
+    ENTRY_FIXED_BYTES, Entry, GroupProgress, KIND_CLOCK, KIND_GROUP_DELETED, KIND_GROUP_PROGRESS,
+    KIND_GROUP_PROGRESS_BITS, KIND_KNOWN_MESSAGES, KIND_LOG_MARKS, KIND_PARTITION_AGES, KIND_PARTITION_SEGMENTS,
+    KIND_RECORDS, KIND_SET_ASIDE, KIND_TOPIC_CHANGED, KIND_TOPIC_CREATED, KIND_TOPIC_DELETED, KNOWN_MESSAGE_BYTES,
+    PartitionAges,
 };
 use crate::fields::{length32, put_text};
 use crate::topic::TopicSegment;
@@ -22,7 +23,8 @@ pub(crate) fn encoded_bytes(entry: &Entry) -> usize {
         Entry::TopicChanged(topic) => 8 + 4 + config_bytes(&topic.config) + 2 + topic.name.as_str().len(),
         Entry::TopicDeleted { name, .. } => 8 + 2 + name.as_str().len(),
         Entry::GroupProgress(progress) => {
-            let (ranges, attempts) = (progress.acked.len() * 16, progress.attempts.len() * 12);
+            let ranges = bitmap_bytes(progress).unwrap_or(progress.acked.len() * 16);
+            let attempts = progress.attempts.len() * 12;
             PARTITION_BYTES + 8 + 8 + 4 + 4 + ranges + attempts + 2 + progress.group.as_str().len()
         }
         Entry::GroupDeleted { group, .. } => PARTITION_BYTES + 2 + group.as_str().len(),
@@ -44,6 +46,7 @@ pub(crate) fn encode(entry: &Entry, out: &mut Vec<u8>) -> Option<Bytes> {
         Entry::TopicCreated(_) => KIND_TOPIC_CREATED,
         Entry::TopicChanged(_) => KIND_TOPIC_CHANGED,
         Entry::TopicDeleted { .. } => KIND_TOPIC_DELETED,
+        Entry::GroupProgress(progress) if bitmap_bytes(progress).is_some() => KIND_GROUP_PROGRESS_BITS,
         Entry::GroupProgress(_) => KIND_GROUP_PROGRESS,
         Entry::GroupDeleted { .. } => KIND_GROUP_DELETED,
         Entry::LogMarks(_) => KIND_LOG_MARKS,
@@ -77,7 +80,10 @@ pub(crate) fn encode(entry: &Entry, out: &mut Vec<u8>) -> Option<Bytes> {
             out.extend_from_slice(&incarnation.0.to_le_bytes());
             put_text(out, name.as_str());
         }
-        Entry::GroupProgress(progress) => put_progress(out, progress),
+        Entry::GroupProgress(progress) => match bitmap_bytes(progress) {
+            Some(bytes) => put_progress_bits(out, progress, bytes),
+            None => put_progress(out, progress),
+        },
         Entry::GroupDeleted { partition, group } => {
             put_partition(out, *partition);
             put_text(out, group.as_str());
@@ -106,6 +112,41 @@ pub(crate) fn encode(entry: &Entry, out: &mut Vec<u8>) -> Option<Bytes> {
         Entry::PartitionSegments(_) => {}
     }
     None
+}
+
+/// A few ranges stay ranges: a person reads them more easily.
+const BITMAP_RANGES_MIN: usize = 8;
+
+/// Bytes of the acknowledged offsets as bits, one for each offset from the committed one to the end of the last range, if that is
+/// less than the ranges take.
+fn bitmap_bytes(progress: &GroupProgress) -> Option<usize> {
+    let (_, end) = progress.acked.last()?;
+    let bytes = usize::try_from(end.since(progress.committed).div_ceil(8)).ok()?;
+    (progress.acked.len() >= BITMAP_RANGES_MIN && bytes < 16 * progress.acked.len() && progress.is_well_formed())
+        .then_some(bytes)
+}
+
+fn put_progress_bits(out: &mut Vec<u8>, progress: &GroupProgress, bytes: usize) {
+    put_partition(out, progress.partition);
+    out.extend_from_slice(&progress.epoch.to_le_bytes());
+    out.extend_from_slice(&progress.committed.0.to_le_bytes());
+    out.extend_from_slice(&length32(bytes).to_le_bytes());
+    out.extend_from_slice(&length32(progress.attempts.len()).to_le_bytes());
+    let start = out.len();
+    out.resize(start + bytes, 0);
+    for (first, end) in &progress.acked {
+        for offset in first.0..end.0 {
+            let at = usize::try_from(offset - progress.committed.0).unwrap_or(usize::MAX);
+            if let Some(byte) = out.get_mut(start + at / 8) {
+                *byte |= 1 << (at % 8);
+            }
+        }
+    }
+    for (offset, attempts) in &progress.attempts {
+        out.extend_from_slice(&offset.0.to_le_bytes());
+        out.extend_from_slice(&attempts.to_le_bytes());
+    }
+    put_text(out, progress.group.as_str());
 }
 
 fn put_progress(out: &mut Vec<u8>, progress: &GroupProgress) {
