@@ -7,8 +7,8 @@
 
 use std::collections::VecDeque;
 
-use ringmain_model::limit::{CHECKPOINT_RETRY_MS, TAILS_BYTES_PER_TURN};
-use ringmain_model::{Offset, PartitionRef, TopicConfig};
+use ringmain_model::limit::{CHECKPOINT_RETRY_MS, DROPPED_MS_MAX, TAILS_BYTES_PER_TURN};
+use ringmain_model::{Incarnation, Offset, PartitionRef, TopicConfig};
 use ringmain_wal::{
     Checkpoint, Effect as FileEffect, Failure, FileName, KnownMessages, LogMarks, LogPosition, NotAdmitted,
     PartitionAges, PartitionSegments, SegmentsOutput, Sequence, SlotOutput, StoreJob, TopicCreated, TopicFile,
@@ -49,6 +49,8 @@ pub(crate) struct Checkpointing {
     /// Valid slots: before both are, nothing can be released.
     slots_valid: usize,
     is_stopped: bool,
+    /// When the last one began, monotonic milliseconds.
+    begun_ms: u64,
     /// Images taken so far; one at a time.
     images: u64,
     /// Which images the two slots have, the older one first; 0 for those that the start found.
@@ -70,6 +72,7 @@ impl Checkpointing {
             bytes_found,
             slots_valid,
             is_stopped: false,
+            begun_ms: 0,
             images: 0,
             images_in_slots: [0; 2],
             dropped: Vec::new(),
@@ -86,6 +89,22 @@ impl Checkpointing {
     /// Files that were found and that no slot names: they go when two checkpoints have been written.
     pub(crate) fn drop_found(&mut self, files: impl Iterator<Item = TopicFile>) {
         self.dropped.extend(files.map(|file| (self.images, file)));
+    }
+
+    /// A topic's end is durable: what its slots name is of no account any more.
+    pub(crate) fn unlink_dropped_of(&mut self, incarnation: Incarnation) {
+        let is_of = |(_, file): &(u64, TopicFile)| file.partition.incarnation == incarnation;
+        let (gone, dropped) = std::mem::take(&mut self.dropped).into_iter().partition(is_of);
+        self.dropped = dropped;
+        let gone: Vec<(u64, TopicFile)> = gone;
+        self.unlinks.extend(gone.into_iter().map(|(_, file)| file));
+    }
+
+    /// When a checkpoint is due for nothing but dropped files.
+    pub(crate) fn next_due_ms(&self) -> Option<u64> {
+        let waits = !self.dropped.is_empty() && self.run.is_none() && self.unlinks_running == 0 && !self.is_stopped;
+        let dropped = waits.then_some(self.begun_ms + DROPPED_MS_MAX);
+        dropped.map(|due_ms| self.retry_ms.map_or(due_ms, |retry_ms| retry_ms.max(due_ms)))
     }
 
     fn is_storing(&self) -> bool {
@@ -133,10 +152,12 @@ impl Shard {
         let grown = checkpointing.bytes_found + log.stats.commit_bytes - checkpointing.bytes_before;
         let has_room = log.state != StorageState::Full && log.writer.has_room_for_records();
         let is_pressed = checkpointing.is_wanted && (!has_room || grown >= log.settings.checkpoint_bytes / 8);
-        if !is_pressed && checkpointing.slots_valid >= 2 && grown < log.settings.checkpoint_bytes {
+        let has_dropped = checkpointing.next_due_ms().is_some_and(|due_ms| due_ms <= now.monotonic_ms);
+        if !is_pressed && !has_dropped && checkpointing.slots_valid >= 2 && grown < log.settings.checkpoint_bytes {
             return;
         }
         checkpointing.is_wanted = false;
+        checkpointing.begun_ms = now.monotonic_ms;
         (checkpointing.bytes_found, checkpointing.bytes_before) = (0, log.stats.commit_bytes);
         let position = log.writer.durable_position();
         let (jobs, rewrites) = self.divide_tails();

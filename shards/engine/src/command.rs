@@ -355,6 +355,13 @@ pub enum StorageNews {
     Room,
     /// A checkpoint failed, and is tried again.
     CheckpointFailed(Failure),
+    /// A read of a topic segment failed, which says nothing of what is in it: readers are refused, groups try again.
+    ReadFailed {
+        /// The segment.
+        file: TopicFile,
+        /// What the system said.
+        failure: Failure,
+    },
     /// The index of a topic segment is damaged; it is made again from the segment.
     IndexDamaged {
         /// The segment.

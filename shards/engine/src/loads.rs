@@ -3,17 +3,20 @@
 use std::collections::VecDeque;
 
 use hashbrown::HashMap;
-use ringmain_model::limit::{LOAD_WAITERS_MAX, LOADS_MAX, READ_CACHE_BYTES, READ_INDEXES_BYTES};
-use ringmain_model::{GroupName, Incarnation, Offset, PartitionRef, Refusal};
+use ringmain_model::limit::{LOAD_RETRY_MS, LOAD_WAITERS_MAX, LOADS_MAX, READ_CACHE_BYTES, READ_INDEXES_BYTES};
+use ringmain_model::{GroupName, Incarnation, Offset, PartitionRef, Refusal, RefusalKind};
 use ringmain_wal::{
-    Chunk, ChunkScan, ChunkScanOutput, Completion, Effect as FileEffect, FileName, OperationId, RecordBatch, TopicFile,
-    TopicSegment, decode_chunk, decode_index,
+    Chunk, ChunkScan, ChunkScanOutput, Completion, Effect as FileEffect, Failure, FileName, OperationId, RecordBatch,
+    TopicFile, TopicSegment, decode_chunk, decode_index,
 };
 
 use crate::cache::Cache;
 use crate::command::{Command, Effect, Now, Origin, Reply, StorageNews};
 use crate::shard::Shard;
 use crate::shard_log::Machine;
+
+/// What the system answers when there is no such file.
+const NOT_THERE: Failure = Failure::System(2);
 
 /// Something to be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -204,6 +207,10 @@ impl Shard {
                     }
                 }
             }
+            (_, Completion::Failed(failure)) if *failure != NOT_THERE => {
+                // That is no damage: descriptors or memory may have run out, and nothing is given up for that.
+                return self.load_failed(now, place, *failure, effects);
+            }
             (wanted, completion) => {
                 let why = match completion {
                     Completion::Failed(failure) => failure.to_string(),
@@ -250,6 +257,9 @@ impl Shard {
                     }
                     self.load_ended(now, place, effects);
                 }
+                ChunkScanOutput::Failed(failure) if failure != NOT_THERE => {
+                    self.load_failed(now, place, failure, effects);
+                }
                 ChunkScanOutput::Newer(_) | ChunkScanOutput::Failed(_) => {
                     let wanted = log.loads.loads.get(&place).map(|load| load.wanted.clone());
                     if let Some(Wanted::Index(file, segment)) = wanted {
@@ -274,6 +284,35 @@ impl Shard {
         }
     }
 
+    /// The disk would not: readers are refused, groups try again later.
+    fn load_failed(&mut self, now: Now, place: Place, failure: Failure, effects: &mut Vec<Effect>) {
+        let Some(log) = &mut self.log else { return };
+        let Some(load) = log.loads.loads.remove(&place) else { return };
+        log.loads.running -= 1;
+        log.loads.waiters -= load.waiters.len();
+        effects.push(Effect::StorageNews(StorageNews::ReadFailed { file: place.file, failure }));
+        for waiter in load.waiters {
+            match waiter {
+                Waiter::Command(to, _) => {
+                    effects.push(Effect::Reply { to, reply: Reply::Refused(unreadable_now(failure)) });
+                }
+                Waiter::Group(incarnation, name) => {
+                    let due_ms = now.monotonic_ms + LOAD_RETRY_MS;
+                    let topic = self.topics.get_mut(&incarnation);
+                    let Some(group) = topic.and_then(|topic| topic.groups.get_mut(&name)) else { continue };
+                    group.is_loading = false;
+                    if group.scheduled_ms.is_none_or(|scheduled_ms| due_ms < scheduled_ms) {
+                        if let Some(before_ms) = group.scheduled_ms.replace(due_ms) {
+                            self.due_groups.remove(&(before_ms, incarnation, name.clone()));
+                        }
+                        self.due_groups.insert((due_ms, incarnation, name));
+                    }
+                }
+            }
+        }
+        self.begin_loads(effects);
+    }
+
     fn load_ended(&mut self, now: Now, place: Place, effects: &mut Vec<Effect>) {
         let Some(log) = &mut self.log else { return };
         let Some(load) = log.loads.loads.remove(&place) else { return };
@@ -293,4 +332,13 @@ impl Shard {
         }
         self.begin_loads(effects);
     }
+}
+
+fn unreadable_now(failure: Failure) -> Refusal {
+    Refusal::new(
+        RefusalKind::StorageFailed,
+        format!(
+            "the disk does not give the messages now ({failure}): nothing was done, try again; look at the broker's log and the disk"
+        ),
+    )
 }

@@ -220,13 +220,11 @@ impl ShardLog {
     /// When the shard must look at its log again.
     pub(crate) fn next_due_ms(&self) -> Option<u64> {
         // While a write is in flight its end comes first.
-        let progress = self.progress_due_ms.filter(|_| !self.is_poisoned() && !self.writer.is_writing());
-        progress
-            .into_iter()
-            .chain(self.retry_ms)
-            .chain(self.parked.next_due_ms())
-            .chain(self.checkpointing.retry_ms)
-            .min()
+        let is_idle = !self.is_poisoned() && !self.writer.is_writing();
+        let progress = self.progress_due_ms.filter(|_| is_idle);
+        let dropped = self.checkpointing.next_due_ms().filter(|_| is_idle && self.slots.is_ready());
+        let own = progress.into_iter().chain(dropped).chain(self.retry_ms).chain(self.parked.next_due_ms());
+        own.chain(self.checkpointing.retry_ms).min()
     }
 }
 
@@ -478,7 +476,8 @@ impl Shard {
     pub(crate) fn log_all_progress(&mut self, now: Now, is_to_free: bool, effects: &mut Vec<Effect>) -> bool {
         let Some(log) = &mut self.log else { return false };
         (log.progress_due_ms, log.is_progress_urgent) = (None, false);
-        for (incarnation, name) in std::mem::take(&mut log.unlogged_groups) {
+        let mut unlogged = std::mem::take(&mut log.unlogged_groups).into_iter();
+        while let Some((incarnation, name)) = unlogged.next() {
             let Some(topic) = self.topics.get_mut(&incarnation).filter(|topic| !topic.is_ending) else { continue };
             let Some(group) = topic.groups.get_mut(&name) else { continue };
             let progress = group.image(PartitionRef { incarnation, partition: 0 });
@@ -506,6 +505,11 @@ impl Shard {
                     }
                     log.unlogged_groups.push((incarnation, name));
                     log.progress_due_ms = Some(now.monotonic_ms + PROGRESS_LOG_MS);
+                    if refusal.kind != RefusalKind::StorageFull {
+                        // There is no room for the others either, and their images cost time.
+                        log.unlogged_groups.extend(unlogged);
+                        break;
+                    }
                 }
             }
         }

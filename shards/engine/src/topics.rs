@@ -239,6 +239,7 @@ impl Shard {
             self.ids.forget(incarnation);
             if let Some(log) = &mut self.log {
                 log.checkpointing.unlinks.extend(topic.log.take_files());
+                log.checkpointing.unlink_dropped_of(incarnation);
             }
             self.unlink_files(effects);
         }

@@ -243,6 +243,12 @@ pub const READ_INDEXES_BYTES: usize = 4 << 20;
 /// Reads of topic segments that one shard has under way. Answer: the others wait.
 pub const LOADS_MAX: usize = 16;
 
+/// How soon a group tries again to read what the disk would not give, in milliseconds.
+pub const LOAD_RETRY_MS: u64 = 1_000;
+
+/// How long dropped files may wait for the checkpoints that let them go, in milliseconds, when nothing else makes one due.
+pub const DROPPED_MS_MAX: u64 = 10_000;
+
 /// Commands of one shard that wait for such reads. Answer: 503 busy.
 pub const LOAD_WAITERS_MAX: usize = 65_536;
 

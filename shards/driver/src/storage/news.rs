@@ -22,6 +22,10 @@ pub(crate) fn tell_news(shard: ShardId, news: &StorageNews) {
         StorageNews::CheckpointFailed(failure) => {
             tracing::warn!(shard, %failure, "a checkpoint failed and is tried again; until then the log grows");
         }
+        StorageNews::ReadFailed { file, failure } => {
+            let file = text_of(FileName::Topic(*file));
+            tracing::warn!(shard, file, %failure, "a read failed: readers are refused, groups try again");
+        }
         StorageNews::IndexDamaged { file, why } => {
             let file = text_of(FileName::Topic(*file));
             tracing::warn!(
