@@ -8,6 +8,7 @@ mod follow;
 mod groups;
 mod identity;
 mod metrics;
+mod openapi;
 mod origin;
 mod problem;
 mod publish;
