@@ -9,6 +9,7 @@ mod frames;
 mod groups;
 mod identity;
 mod metrics;
+mod openapi;
 mod origin;
 mod places;
 mod problem;

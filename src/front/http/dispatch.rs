@@ -14,6 +14,7 @@ use super::batch::StoredBatch;
 use super::exchange::{Company, Task, Waiting};
 use super::fetch::Fetch;
 use super::groups::{GroupTask, GroupVerb};
+use super::openapi::write_openapi;
 use super::problem::Problem;
 use super::publish::{Ack, PublishTask};
 use super::respond::{Context, Response};
@@ -82,6 +83,7 @@ impl HttpFront {
             (Place::Health, _) => Ok(Task::Health),
             (Place::Ready, _) => Ok(Task::Ready),
             (Place::Metrics, _) => Ok(Task::Metrics),
+            (Place::OpenApi, _) => Ok(Task::OpenApi),
             (Place::Server, _) => Ok(Task::Options { allow: CORS_METHODS, preflight: None }),
         }
     }
@@ -123,6 +125,7 @@ impl Session {
                 Some(problem) => self.refuse(front, context, &problem, io),
                 None => self.run_health(front, context, "ready", io),
             },
+            Task::OpenApi => self.answer_now(context, io, |context, out| write_openapi(context, out, &front.date)),
             Task::Create => match read_create(&body, front) {
                 Ok(request) => self.ask(context, company, Waiting::Created, request, io),
                 Err(problem) => self.refuse(front, context, &problem, io),

@@ -25,6 +25,7 @@ pub(super) enum Task {
     },
     Health,
     Ready,
+    OpenApi,
     Create,
     Delete(TopicName),
     Change(TopicName),
@@ -62,7 +63,7 @@ impl Task {
             Task::Publish(publish) => publish.company(),
             Task::Stat(_) | Task::Groups(_) => Company::Readers,
             // Answers that may be large come one at a time.
-            Task::List | Task::Metrics => Company::None,
+            Task::List | Task::Metrics | Task::OpenApi => Company::None,
             Task::Fetch(_) | Task::Subscribe(_) | Task::SubscribeSeveral(_) | Task::Echo(_) => Company::None,
             Task::Create | Task::Delete(_) | Task::Change(_) | Task::Group(_) => Company::None,
         }

@@ -36,6 +36,8 @@ pub(super) enum Place {
     Health,
     Ready,
     Metrics,
+    /// The description of all of these.
+    OpenApi,
 }
 
 impl Place {
@@ -66,6 +68,7 @@ impl Place {
             ["health"] => Ok(Place::Health),
             ["health", "ready"] => Ok(Place::Ready),
             ["metrics"] => Ok(Place::Metrics),
+            ["openapi.json"] => Ok(Place::OpenApi),
             _ => Err(Problem::new(
                 404,
                 "not_found",
@@ -83,10 +86,8 @@ impl Place {
             Place::Publish(_) | Place::GroupVerb(..) => "POST, OPTIONS",
             Place::Group(..) => "GET, HEAD, DELETE, OPTIONS",
             Place::WebSocket(_) | Place::WebSocketOfSeveral | Place::Echo => "GET, OPTIONS",
-            Place::SseOfSeveral => "GET, HEAD, OPTIONS",
-            Place::Messages(_) | Place::Sse(_) | Place::Groups(_) | Place::Health | Place::Ready | Place::Metrics => {
-                "GET, HEAD, OPTIONS"
-            }
+            Place::SseOfSeveral | Place::Messages(_) | Place::Sse(_) | Place::Groups(_) => "GET, HEAD, OPTIONS",
+            Place::Health | Place::Ready | Place::Metrics | Place::OpenApi => "GET, HEAD, OPTIONS",
         }
     }
 
