@@ -9,7 +9,7 @@ mod stored;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use ringmain_model::limit::{FETCH_BYTES_MAX, MEMBER_UNSENT_BYTES_MAX};
+use ringmain_model::limit::{GROUP_FETCH_BYTES_MAX, MEMBER_UNSENT_BYTES_MAX};
 use ringmain_model::{GroupName, Incarnation, Offset, TopicConfig};
 use ringmain_wal::RecordBatch;
 
@@ -382,7 +382,13 @@ impl Group {
 
     /// Adds a fetch that takes up to `count` messages, now or until `until_ms`.
     pub(crate) fn pull(&mut self, origin: Origin, count: u32, until_ms: u64) {
-        self.pulls.push_back(Pull { origin, left: count, bytes_left: FETCH_BYTES_MAX, until_ms, got: Vec::new() });
+        self.pulls.push_back(Pull {
+            origin,
+            left: count,
+            bytes_left: GROUP_FETCH_BYTES_MAX,
+            until_ms,
+            got: Vec::new(),
+        });
     }
 
     /// Takes back an asker's fetch; says whether it was still waiting.

@@ -439,6 +439,9 @@ impl Shard {
             log.retry_ms = Some(now.monotonic_ms + LOG_RETRY_MS);
             log.writer.try_again(&mut log.log_outputs);
         }
+        if log.state == StorageState::Busy && log.parked.is_empty() && log.writer.has_room_for_records() {
+            log.state = StorageState::Open;
+        }
         if !log.writer.is_writing() {
             self.close_logged_batches();
             self.log_clock(now);

@@ -188,6 +188,9 @@ pub const EPOCHS_PER_SEGMENT_BITS: u32 = 20;
 /// Fetches of one group that wait for messages. Answer: 503 busy.
 pub const GROUP_PULLS_MAX: usize = 4096;
 
+/// Bytes of messages in one fetch of a group: the answer waits in memory for its reader, and is half larger as JSON.
+pub const GROUP_FETCH_BYTES_MAX: usize = 1 << 20;
+
 /// How long a member may hold a message without a word, in milliseconds.
 pub const ACK_WAIT_MS_DEFAULT: u64 = 30_000;
 
