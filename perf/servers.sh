@@ -93,3 +93,101 @@ machine_facts() {
   echo "compiler: $(rustc --version)"
   echo "load average at the start: $(cut -d' ' -f1-3 /proc/loadavg)"
 }
+
+# binaries_or_build: where the two programs are, built if BINARIES does not name a folder.
+binaries_or_build() {
+  if [ -n "${BINARIES:-}" ]; then
+    echo "$BINARIES"
+    return
+  fi
+  cargo build --release -p ringmain -p ringmain-bench >&2
+  echo "${CARGO_TARGET_DIR:-target}/release"
+}
+
+# new_data_directory: an empty folder, below DATA_ROOT or the system's place for temporary files. That must be a disk.
+new_data_directory() {
+  local folder kind
+  folder=$(mktemp -d "${DATA_ROOT:-${TMPDIR:-/tmp}}/ringmain-perf-XXXXXX")
+  kind=$(stat -f -c %T "$folder")
+  case $kind in tmpfs | ramfs)
+    rmdir "$folder"
+    echo "perf: $kind is no disk; set DATA_ROOT" >&2
+    return 1
+    ;;
+  esac
+  echo "$folder"
+}
+
+# start_logged DATA LABEL [FLAG...]: a broker with one loop, one shard and that data directory; its process is in
+# server_id, what it took to start, as a line of JSON, in server_start.
+start_logged() {
+  local data=$1 label=$2 words
+  shift 2
+  words=$(mktemp)
+  server_address="127.0.0.1:$BROKER_PORT"
+  server_start=$("$binaries/ringmain-bench" start --server "$server_address" --cpu "$GENERATOR_CPU" --keep --json \
+    --label "$label" -- taskset -c "$SERVER_CPU" "$binaries/ringmain" serve --bind 127.0.0.1 --port "$BROKER_PORT" \
+    --cores 1 --shards 1 --storage wal --wal-dir "$data" --log-level info "$@" 2>"$words") || {
+    cat "$words" >&2
+    rm -f "$words"
+    return 1
+  }
+  server_id=$(jq .server_pid <<<"$server_start")
+  server_start=$(jq -c --argjson entries "$(sed -n 's/.*replayed_entries=\([0-9]*\).*/\1/p' "$words" | head -n 1)" \
+    --argjson took "$(sed -n 's/.*opened the data directory.*took_ms=\([0-9]*\).*/\1/p' "$words" | head -n 1)" \
+    'del(.server_pid) + {replayed_entries: $entries, opened_ms: $took}' <<<"$server_start")
+  rm -f "$words"
+}
+
+# kill_server: ends it as a power cut would, as far as a process can tell. It is gone when its port is free: the process
+# itself may wait for somebody to collect it.
+kill_server() {
+  [ -n "$server_id" ] || return 0
+  kill -KILL "$server_id" 2>/dev/null || true
+  while (exec 3<>"/dev/tcp/127.0.0.1/$BROKER_PORT") 2>/dev/null; do sleep 0.05; done
+  server_id=
+}
+
+# drop_page_cache: what is read next comes from the disk; prints yes or no.
+drop_page_cache() {
+  sync
+  if (echo 3 >/proc/sys/vm/drop_caches) 2>/dev/null; then echo yes; else echo no; fi
+}
+
+# load_now: the load average of the last minute.
+load_now() { cut -d' ' -f1 /proc/loadavg; }
+
+# record FILE: takes lines of JSON, adds the load average of the moment, and appends them to a file of the run.
+record() { jq -c --argjson load "$(load_now)" '. + {load_average_1m: $load}' >>"$run/$1"; }
+
+# generate SUBCOMMAND...: the generator against the server that is up; a line of JSON. A run that the server did not
+# take without fault is recorded as well, and said.
+generate() {
+  local status=0
+  "$binaries/ringmain-bench" "$@" --server "$server_address" --server-pid "$server_id" --cpu "$GENERATOR_CPU" --json ||
+    status=$?
+  [ "$status" -eq 0 ] || echo "perf: $* ended with status $status" | tee -a "$run/failures.txt" >&2
+}
+
+# metric NAME: the sum of a metric of the broker over its shards.
+metric() {
+  curl -s "http://$server_address/metrics" | awk -v name="$1" '$1 ~ "^" name "([{]|$)" { sum += $2 } END { printf "%d\n", sum }'
+}
+
+# resident_bytes: memory of the server.
+resident_bytes() { awk '/^Rss:/ { print $2 * 1024; exit }' "/proc/$server_id/smaps_rollup"; }
+
+# disk_facts DATA: bytes and files on the disk, as members of JSON.
+disk_facts() {
+  echo "{\"disk_bytes\":$(du -s --block-size=1 "$1" | cut -f1),\"files\":$(find "$1" -type f | wc -l),\"log_bytes\":$(
+    find "$1" -name '*.log' -type f -printf '%b\n' | awk '{ sum += $1 * 512 } END { print sum + 0 }'
+  )}"
+}
+
+# table FILE TITLE: a section of a summary from lines of JSON.
+table() {
+  echo "## $2"
+  echo
+  "$binaries/ringmain-bench" summary "$run/$1"
+  echo
+}

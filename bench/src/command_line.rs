@@ -34,6 +34,14 @@ pub(crate) enum Command {
     Fanout(FanoutOptions),
     /// Opens connections that do nothing, and tells what each costs the server in memory
     Idle(IdleOptions),
+    /// Creates many topics, and tells what each costs the server in memory
+    Topics(TopicsOptions),
+    /// Reads a stored topic again, from one or several places at once
+    Replay(ReplayOptions),
+    /// Starts a server, and tells when it listens and when it is ready
+    Start(StartOptions),
+    /// Writes single blocks durably, without a server: the floor under a durable publish
+    Sync(SyncOptions),
     /// Answers every request with a fixed 202: the bare server to compare with
     Respond(RespondOptions),
     /// Makes a table of medians from lines of --json
@@ -104,6 +112,34 @@ pub(crate) struct PublishOptions {
     /// Messages per second at fixed send times, instead of a closed loop
     #[arg(long, value_name = "MESSAGES", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub(crate) rate: Option<u64>,
+    /// End when this many were accepted, those of the warm-up too
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) messages: Option<u64>,
+    /// Where topics that are made keep their messages; as the server is set unless given
+    #[arg(long, value_enum, value_name = "KIND")]
+    pub(crate) storage: Option<StorageKind>,
+    /// Also tell what the server's metrics say about its log over the whole run
+    #[arg(long)]
+    pub(crate) log_figures: bool,
+}
+
+/// Where a topic keeps its messages.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum StorageKind {
+    /// In memory alone
+    Memory,
+    /// In the write-ahead log
+    Wal,
+}
+
+impl StorageKind {
+    /// As the wire names it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            StorageKind::Memory => "memory",
+            StorageKind::Wal => "wal",
+        }
+    }
 }
 
 /// When a message of the closed loop makes room for the next one.
@@ -150,6 +186,9 @@ pub(crate) struct FanoutOptions {
     /// Messages per second at fixed send times, instead of a closed loop
     #[arg(long, value_name = "MESSAGES", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub(crate) rate: Option<u64>,
+    /// Where the topic keeps its messages if it is made; as the server is set unless given
+    #[arg(long, value_enum, value_name = "KIND")]
+    pub(crate) storage: Option<StorageKind>,
 }
 
 /// How a subscriber reads.
@@ -194,6 +233,134 @@ pub(crate) struct IdleOptions {
     /// Seconds between the last answer and the second look at the memory
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     pub(crate) settle_s: Duration,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  ringmain-bench topics --count 100000 --storage wal --server-pid \"$(pidof ringmain)\"
+
+Start a fresh server for each run. All topics are made first; then, with --message-bytes, each gets one message.")]
+pub(crate) struct TopicsOptions {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Topics are named NAME-0 and so on
+    #[arg(long, value_name = "NAME", default_value = "bench-topics")]
+    pub(crate) topic: String,
+    /// Topics to make
+    #[arg(long, value_name = "COUNT", default_value = "10000", value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
+    pub(crate) count: u32,
+    /// Where they keep their messages; as the server is set unless given
+    #[arg(long, value_enum, value_name = "KIND")]
+    pub(crate) storage: Option<StorageKind>,
+    /// Bytes of the one message that each gets; 0 for none
+    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = clap::value_parser!(u32).range(..=16_777_216))]
+    pub(crate) message_bytes: u32,
+    /// Keep-alive connections
+    #[arg(long, value_name = "COUNT", default_value = "16", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) connections: u32,
+    /// Requests without an answer on each connection
+    #[arg(long, value_name = "COUNT", default_value = "8", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) in_flight: u32,
+    /// Seconds that each of the two parts may take
+    #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = seconds)]
+    pub(crate) patience_s: Duration,
+}
+
+/// How a subscriber reads what is stored.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum ReplayFormat {
+    /// Server-Sent Events with messages as JSON
+    Sse,
+    /// Server-Sent Events with bare payloads
+    SseRaw,
+    /// WebSocket with messages as JSON
+    Ws,
+}
+
+impl ReplayFormat {
+    /// As the command line names it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            ReplayFormat::Sse => "sse",
+            ReplayFormat::SseRaw => "sse-raw",
+            ReplayFormat::Ws => "ws",
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ringmain-bench replay --topic bench --messages 10000000
+  ringmain-bench replay --topic bench --messages 10000000 --readers 10 --each 1000000
+
+Readers begin at places that are spread evenly over the messages, the first at the front. Each must get every message
+from there on once and in order.")]
+pub(crate) struct ReplayOptions {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Topic to read
+    #[arg(long, value_name = "NAME", default_value = "bench")]
+    pub(crate) topic: String,
+    /// Messages that it holds, from offset 0 on
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) messages: u64,
+    /// Subscribers
+    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) readers: u32,
+    /// Messages that each reads; to the end unless given
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) each: Option<u64>,
+    /// How they read
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "sse-raw")]
+    pub(crate) format: ReplayFormat,
+    /// Seconds that it may take
+    #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = seconds)]
+    pub(crate) patience_s: Duration,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  ringmain-bench start --server 127.0.0.1:8080 -- ringmain serve --storage wal --wal-dir data")]
+pub(crate) struct StartOptions {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Seconds that it may take
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    pub(crate) patience_s: Duration,
+    /// Leave the server running
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// The server's program and its arguments
+    #[arg(last = true, value_name = "PROGRAM", required = true)]
+    pub(crate) command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  ringmain-bench sync --directory data")]
+pub(crate) struct SyncOptions {
+    /// Directory on the file system to measure
+    #[arg(long, value_name = "DIRECTORY", default_value = ".")]
+    pub(crate) directory: PathBuf,
+    /// Bytes of each write, a multiple of the file system's block
+    #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = clap::value_parser!(u32).range(512..=1_048_576))]
+    pub(crate) bytes: u32,
+    /// Seconds of measuring
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    pub(crate) duration_s: Duration,
+    /// Processor to run on
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) cpu: Option<usize>,
+    /// Print the result as one line of JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Name of this configuration in the result, by which `summary` groups runs
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) label: Option<String>,
 }
 
 #[derive(Debug, Args)]

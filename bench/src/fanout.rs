@@ -21,8 +21,8 @@ use crate::fanout::ledger::Ledger;
 use crate::fanout::stamp::{STAMP_BYTES, Stamp};
 use crate::latency::Latencies;
 use crate::meter::{Meter, Stage};
-use crate::publish::{ring_for, sleep};
 use crate::report::Report;
+use crate::ring::{ring_for, sleep};
 use crate::scan::{EventScanner, ResponseScanner};
 use crate::schedule::Pace;
 use crate::setup::{create_topics, publish_head, socket_request, subscribe_request};
@@ -75,7 +75,7 @@ struct Run<'a> {
 ///
 /// When the server cannot be reached, ends a connection, or is too slow for an open loop.
 pub(crate) fn run(options: &FanoutOptions, clock: &Clock) -> Result<Report, Failure> {
-    create_topics(options.place.server, std::slice::from_ref(&options.topic))?;
+    create_topics(options.place.server, std::slice::from_ref(&options.topic), options.storage)?;
     let mut run = Run::start(options)?;
     run.subscribe_all(clock)?;
     let start_ns = clock.now_ns();

@@ -10,8 +10,8 @@ use crate::command_line::{IdleOptions, Kind};
 use crate::connect::connect;
 use crate::failure::Failure;
 use crate::process::Process;
-use crate::publish::ring_for;
 use crate::report::{Report, ratio};
+use crate::ring::ring_for;
 use crate::scan::{EventScanner, ResponseScanner};
 use crate::setup::{create_topics, get_request, socket_request, subscribe_request};
 
@@ -42,7 +42,7 @@ pub(crate) fn run(options: &IdleOptions) -> Result<Report, Failure> {
         return Err(Failure::said("name the server's process with --server-pid: its memory is what is measured"));
     };
     let process = Process::new(server_id);
-    create_topics(options.place.server, std::slice::from_ref(&options.topic))?;
+    create_topics(options.place.server, std::slice::from_ref(&options.topic), None)?;
     let request = Bytes::from(match options.kind {
         Kind::Sse => subscribe_request(options.place.server, &options.topic),
         Kind::Ws => socket_request(options.place.server, &options.topic),

@@ -7,15 +7,22 @@ mod failure;
 mod fanout;
 mod idle;
 mod latency;
+mod load;
+mod log_figures;
 mod meter;
 mod process;
 mod publish;
+mod replay;
 mod report;
 mod respond;
+mod ring;
 mod scan;
 mod schedule;
 mod setup;
+mod start;
 mod summary;
+mod sync;
+mod topics;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -46,6 +53,13 @@ fn run(command: Command) -> Result<bool, Failure> {
         Command::Publish(options) => measured(&options.place, |clock| publish::run(&options, clock)),
         Command::Fanout(options) => measured(&options.place, |clock| fanout::run(&options, clock)),
         Command::Idle(options) => measured(&options.place, |_| idle::run(&options)),
+        Command::Topics(options) => measured(&options.place, |clock| topics::run(&options, clock)),
+        Command::Replay(options) => measured(&options.place, |clock| replay::run(&options, clock)),
+        Command::Start(options) => measured(&options.place, |_| start::run(&options)),
+        Command::Sync(options) => {
+            pin(options.cpu)?;
+            finish(sync::run(&options)?, options.label.as_deref(), options.json)
+        }
         Command::Respond(options) => {
             pin(options.cpu)?;
             respond::run(&options)
@@ -65,11 +79,15 @@ fn measured(place: &Place, measure: impl FnOnce(&clock::Clock) -> Result<Report,
     pin(place.cpu)?;
     // Thousands of connections need as many descriptors; where the limit stays lower, connecting says so.
     let _ = ringmain_uring::descriptors::raise_limit();
-    let mut report = measure(&clock::Clock::start())?;
-    if let Some(label) = &place.label {
+    finish(measure(&clock::Clock::start())?, place.label.as_deref(), place.json)
+}
+
+/// Prints what came out.
+fn finish(mut report: Report, label: Option<&str>, json: bool) -> Result<bool, Failure> {
+    if let Some(label) = label {
         report.label(label);
     }
-    let text = if place.json { report.json_line() } else { report.text() };
+    let text = if json { report.json_line() } else { report.text() };
     io::stdout().write_all(text.as_bytes()).map_err(|source| Failure::io("cannot write the result", source))?;
     Ok(report.is_sound())
 }

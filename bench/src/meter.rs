@@ -51,6 +51,17 @@ impl Meter {
         }
     }
 
+    /// A meter without warm-up for a run that ends by [`Meter::end`], or after `patience` at the latest.
+    ///
+    /// # Errors
+    ///
+    /// When the server's process cannot be looked at.
+    pub(crate) fn until_ended(start_ns: u64, patience: Duration, server_id: Option<u32>) -> Result<Meter, Failure> {
+        let mut meter = Meter::new(start_ns, Duration::ZERO, patience, server_id);
+        meter.advance(start_ns)?;
+        Ok(meter)
+    }
+
     /// Goes on to the stage of this moment. Call it once a turn.
     ///
     /// # Errors
@@ -65,6 +76,22 @@ impl Meter {
             self.stage = Stage::Over;
         }
         Ok(self.stage)
+    }
+
+    /// Ends the measured part now, before its time.
+    ///
+    /// # Errors
+    ///
+    /// When the server's process cannot be looked at.
+    pub(crate) fn end(&mut self, now_ns: u64) -> Result<(), Failure> {
+        if self.stage == Stage::WarmUp {
+            self.first = self.look(now_ns)?;
+        }
+        if self.stage != Stage::Over {
+            self.last = self.look(now_ns)?;
+            self.stage = Stage::Over;
+        }
+        Ok(())
     }
 
     fn look(&self, at_ns: u64) -> Result<Look, Failure> {
@@ -82,6 +109,18 @@ impl Meter {
         match self.stage {
             Stage::WarmUp => self.measured_from_ns,
             Stage::Measured | Stage::Over => self.measured_until_ns,
+        }
+    }
+
+    /// The same as [`Meter::report`], with the name of what is counted in front of times and shares too: for reports
+    /// of several parts.
+    pub(crate) fn report_as(&self, singular: &str, plural: &str, count: u64, report: &mut Report) {
+        let elapsed_ns = self.last.at_ns.saturating_sub(self.first.at_ns);
+        report.decimal(format!("{plural}_s"), ratio(elapsed_ns, 1_000_000_000));
+        report.decimal(format!("{plural}_per_s"), ratio(count, elapsed_ns) * 1e9);
+        if self.server.is_some() {
+            let used_ns = self.last.server_cpu_ns.saturating_sub(self.first.server_cpu_ns);
+            report.decimal(format!("server_cpu_us_per_{singular}"), ratio(used_ns, count) / 1000.0);
         }
     }
 

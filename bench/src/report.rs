@@ -34,6 +34,11 @@ impl Report {
         self.rows.push((name.into(), Value::from(value.into())));
     }
 
+    /// Counts in the order in which they were taken.
+    pub(crate) fn counts(&mut self, name: impl Into<String>, values: impl Iterator<Item = u64>) {
+        self.rows.push((name.into(), values.collect::<Vec<u64>>().into()));
+    }
+
     /// A count that is 0 when the server does what it should.
     pub(crate) fn fault(&mut self, name: impl Into<String>, count: u64) {
         self.sound &= count == 0;

@@ -4,8 +4,10 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use bytes::Bytes;
 use ringmain_wire::http::{encode_request_head, percent_encode_segment};
 
+use crate::command_line::{ReplayFormat, StorageKind};
 use crate::connect::connect;
 use crate::failure::Failure;
 use crate::scan::ResponseScanner;
@@ -16,28 +18,46 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 /// A topic exists already.
 const CONFLICT: u16 = 409;
 
+/// What asks for a WebSocket. The key is fixed: it proves nothing that is measured here.
+const SOCKET_HEADERS: [(&str, &str); 4] = [
+    ("Upgrade", "websocket"),
+    ("Connection", "Upgrade"),
+    ("Sec-WebSocket-Version", "13"),
+    ("Sec-WebSocket-Key", "cmluZ21haW4gYmVuY2ggMQ=="),
+];
+
 /// The names of `count` topics: the name itself, or the name with a number.
 pub(crate) fn topic_names(name: &str, count: usize) -> Vec<String> {
     if count <= 1 { vec![name.to_owned()] } else { (0..count).map(|number| format!("{name}-{number}")).collect() }
 }
 
-/// Creates topics; those that exist are left as they are.
+/// A request that creates a topic.
+pub(crate) fn create_request(server: SocketAddr, name: &str, storage: Option<StorageKind>) -> Vec<u8> {
+    let mut topic = serde_json::json!({ "name": name });
+    if let Some(storage) = storage {
+        topic["storage"] = storage.word().into();
+    }
+    let body = topic.to_string();
+    let mut request = Vec::new();
+    let headers = [("Content-Type", "application/json")];
+    encode_request_head(&mut request, "POST", "/topics", &server.to_string(), &headers, Some(length(&body)));
+    request.extend_from_slice(body.as_bytes());
+    request
+}
+
+/// Creates topics, in the server's usual storage unless one is given; those that exist are left as they are.
 ///
 /// # Errors
 ///
 /// When the server cannot be reached or refuses one.
-pub(crate) fn create_topics(server: SocketAddr, names: &[String]) -> Result<(), Failure> {
+pub(crate) fn create_topics(server: SocketAddr, names: &[String], storage: Option<StorageKind>) -> Result<(), Failure> {
     let mut stream = connect(server, 0)?;
     stream
         .set_read_timeout(Some(ANSWER_TIME_MAX))
         .map_err(|source| Failure::io("cannot limit the time of an answer", source))?;
     let mut scanner = ResponseScanner::default();
     for name in names {
-        let body = serde_json::json!({ "name": name }).to_string();
-        let mut request = Vec::new();
-        let headers = [("Content-Type", "application/json")];
-        encode_request_head(&mut request, "POST", "/topics", &server.to_string(), &headers, Some(length(&body)));
-        request.extend_from_slice(body.as_bytes());
+        let request = create_request(server, name, storage);
         stream.write_all(&request).map_err(|source| Failure::io("cannot ask for a topic", source))?;
         let mut status = None;
         let mut buffer = [0; 4096];
@@ -76,22 +96,38 @@ pub(crate) fn publish_head(server: SocketAddr, topic: &str, payload_bytes: usize
     head
 }
 
+/// A whole request that publishes this many bytes of letters.
+pub(crate) fn publish_request(server: SocketAddr, topic: &str, payload_bytes: usize) -> Bytes {
+    let mut request = publish_head(server, topic, payload_bytes);
+    request.extend((0..payload_bytes).map(|at| b"abcdefghijklmnopqrstuvwxyz"[at % 26]));
+    Bytes::from(request)
+}
+
 /// A request that follows a topic from its end.
 pub(crate) fn subscribe_request(server: SocketAddr, topic: &str) -> Vec<u8> {
     let target = format!("/topics/{}/subscribe/sse", percent_encode_segment(topic));
     get_request(server, &target, &[("Accept", "text/event-stream")])
 }
 
-/// A request that follows a topic from its end over WebSocket. The key is fixed: it proves nothing that is measured here.
+/// A request that follows a topic from its end over WebSocket.
 pub(crate) fn socket_request(server: SocketAddr, topic: &str) -> Vec<u8> {
     let target = format!("/topics/{}/subscribe/ws", percent_encode_segment(topic));
-    let headers = [
-        ("Upgrade", "websocket"),
-        ("Connection", "Upgrade"),
-        ("Sec-WebSocket-Version", "13"),
-        ("Sec-WebSocket-Key", "cmluZ21haW4gYmVuY2ggMQ=="),
-    ];
-    get_request(server, &target, &headers)
+    get_request(server, &target, &SOCKET_HEADERS)
+}
+
+/// A request that follows a topic from an offset on.
+pub(crate) fn replay_request(server: SocketAddr, topic: &str, from: u64, format: ReplayFormat) -> Vec<u8> {
+    let topic = percent_encode_segment(topic);
+    match format {
+        ReplayFormat::Sse | ReplayFormat::SseRaw => {
+            let format = if format == ReplayFormat::SseRaw { "&format=raw" } else { "" };
+            let target = format!("/topics/{topic}/subscribe/sse?from_offset={from}{format}");
+            get_request(server, &target, &[("Accept", "text/event-stream")])
+        }
+        ReplayFormat::Ws => {
+            get_request(server, &format!("/topics/{topic}/subscribe/ws?from_offset={from}"), &SOCKET_HEADERS)
+        }
+    }
 }
 
 /// A request without a body.

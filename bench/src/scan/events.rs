@@ -35,7 +35,7 @@ static NEEDLES: LazyLock<Needles> = LazyLock::new(|| Needles {
 pub(crate) struct MessageSeen<'b> {
     /// Its place in the topic.
     pub(crate) offset: u64,
-    /// The first 24 characters of its payload in base64.
+    /// The first 24 characters of its payload in base64; the whole line where events are raw.
     pub(crate) payload_prefix: &'b [u8],
 }
 
@@ -54,11 +54,18 @@ pub(crate) struct EventScanner {
     /// The head or the event that has not come wholly.
     partial: Vec<u8>,
     controls: u64,
+    /// Events carry bare payloads, and their offsets only in their ids.
+    raw: bool,
 }
 
 impl EventScanner {
     pub(crate) fn new() -> EventScanner {
-        EventScanner { state: State::Head, partial: Vec::new(), controls: 0 }
+        EventScanner { state: State::Head, partial: Vec::new(), controls: 0, raw: false }
+    }
+
+    /// A scanner of `format=raw` over SSE. Payloads are taken to be one line each.
+    pub(crate) fn of_raw() -> EventScanner {
+        EventScanner { raw: true, ..EventScanner::new() }
     }
 
     /// Whether the server has accepted the subscription.
@@ -125,7 +132,7 @@ impl EventScanner {
         while let Some(length) = NEEDLES.event_end.find(&self.partial[used..]) {
             let event = &self.partial[used..used + length];
             used += length + 2;
-            if let Some(message) = message_of(event, &mut self.controls)? {
+            if let Some(message) = message_of(event, self.raw, &mut self.controls)? {
                 seen(message);
             }
         }
@@ -168,8 +175,9 @@ fn take_content(decoder: &mut BodyDecoder, bytes: &[u8], content: &mut Vec<u8>) 
 }
 
 /// The message of one event; none for comments, retry times, bare ids, and for named events, which are counted.
-fn message_of<'b>(event: &'b [u8], controls: &mut u64) -> Result<Option<MessageSeen<'b>>, Failure> {
+fn message_of<'b>(event: &'b [u8], raw: bool, controls: &mut u64) -> Result<Option<MessageSeen<'b>>, Failure> {
     let mut rest = event;
+    let mut offset = None;
     while !rest.is_empty() {
         let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
         let line = &rest[..end];
@@ -178,13 +186,27 @@ fn message_of<'b>(event: &'b [u8], controls: &mut u64) -> Result<Option<MessageS
             *controls += 1;
             return Ok(None);
         }
+        if raw && let Some(token) = line.strip_prefix(b"id: ") {
+            offset = offset_before(token);
+            continue;
+        }
         if let Some(json) = line.strip_prefix(b"data: ") {
+            if raw {
+                let seen = offset.map(|offset| MessageSeen { offset, payload_prefix: json });
+                return seen.map(Some).ok_or_else(|| Failure::said("a message has no id with its offset"));
+            }
             return read_message(json)
                 .map(Some)
                 .ok_or_else(|| Failure::said(format!("unexpected data in a subscription: {}", json.escape_ascii())));
         }
     }
     Ok(None)
+}
+
+/// The offset before the one at which a resume token of one position goes on: its last number.
+fn offset_before(token: &[u8]) -> Option<u64> {
+    let digits = &token[token.iter().rposition(|byte| *byte == b'.')? + 1..];
+    str::from_utf8(digits).ok()?.parse::<u64>().ok()?.checked_sub(1)
 }
 
 /// The two members that matter, found by their names: quotes inside of strings are escaped, so the names cannot be

@@ -163,3 +163,24 @@ fn messages_in_frames_are_found_however_they_are_cut() {
         assert_eq!(offsets, [7, 7], "cut at {cut}");
     }
 }
+
+#[test]
+fn raw_messages_have_the_offset_before_their_token() {
+    let stream = "retry: 2000\nid: 1~00000000000000aa.0.7\n\n\
+        id: 1~00000000000000aa.0.8\ndata: abc\n\n: life\n\nid: 1~00000000000000aa.0.9\ndata: d.3\n\n";
+    let answer = chunked(stream.as_bytes(), 11);
+    for cut in 0..answer.len() {
+        let mut scanner = EventScanner::of_raw();
+        let mut offsets = Vec::new();
+        for piece in [&answer[..cut], &answer[cut..]] {
+            scanner.feed(piece, |message| offsets.push(message.offset)).unwrap();
+        }
+        assert_eq!((offsets, scanner.controls()), (vec![7, 8], 0));
+    }
+}
+
+#[test]
+fn a_raw_message_without_a_token_is_an_error() {
+    let answer = chunked(b"data: abc\n\n", 100);
+    assert!(EventScanner::of_raw().feed(&answer, |_| {}).is_err());
+}
