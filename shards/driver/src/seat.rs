@@ -25,6 +25,13 @@ use crate::storage::{Disk, DiskSettings};
 use crate::timers::Timers;
 use crate::window::WindowLimits;
 
+/// Files that one core keeps open when nobody uses them: an eighth of the process's descriptors for all cores, because the rest is for
+/// connections.
+fn open_files_max(cores: u16) -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(limit / 8 / u64::from(cores.max(1))).unwrap_or(usize::MAX).clamp(16, 512)
+}
+
 /// Holds every core back until all have their rings: the memory that may be locked is needed for them first, and file buffers
 /// do without.
 #[derive(Debug)]
@@ -132,7 +139,8 @@ fn prepare_ring(
     let disk = match (storage, &config.storage) {
         (Some(storage), Some(wanted)) => {
             ring.set_sync_choice(storage.sync);
-            let settings = DiskSettings { direct: wanted.direct, ..DiskSettings::default() };
+            let open_files_max = open_files_max(config.cores);
+            let settings = DiskSettings { direct: wanted.direct, open_files_max, ..DiskSettings::default() };
             Some(Disk::new(&mut ring, storage.folders.clone(), settings)?)
         }
         _ => None,
