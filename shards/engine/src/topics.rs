@@ -199,6 +199,9 @@ impl Shard {
         let Some(topic) = self.topics.get_mut(&incarnation) else { return };
         for group in topic.groups.values_mut() {
             group.set_config(&config);
+            if group.has_dying() {
+                group.list(incarnation, &mut self.listed_groups);
+            }
         }
         topic.config = config;
         self.retain(PartitionRef { incarnation, partition: 0 }, effects);
