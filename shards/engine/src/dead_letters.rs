@@ -9,6 +9,15 @@ use crate::command::{Effect, Now};
 use crate::group_command::DeadLetter;
 use crate::shard::Shard;
 
+/// What a dead letter says of itself beside its own headers.
+const HEADERS: [&str; 5] = [
+    "ringmain-dead-reason",
+    "ringmain-dead-topic",
+    "ringmain-dead-group",
+    "ringmain-dead-id",
+    "ringmain-dead-attempts",
+];
+
 /// Has a copy of the message stored in the dead-letter topic, with headers that say where it comes from and why; `None` when the
 /// topic has no dead letters.
 pub(crate) fn dead_letter(
@@ -21,13 +30,18 @@ pub(crate) fn dead_letter(
     let to = config.dead_letter.clone()?;
     let record = batch.records_from(letter.offset).next().filter(|record| record.offset == letter.offset)?;
     let owned = |bytes: &[u8]| Bytes::copy_from_slice(bytes);
-    let mut headers: Vec<_> = record.headers.map(|(name, value)| (owned(name), owned(value))).collect();
-    let mut say = |name: &'static str, value: String| headers.push((Bytes::from_static(name.as_bytes()), value.into()));
-    say("ringmain-dead-reason", "max_deliver".to_owned());
-    say("ringmain-dead-topic", topic.as_str().to_owned());
-    say("ringmain-dead-group", letter.group.as_str().to_owned());
-    say("ringmain-dead-id", format!("{}-{}", letter.partition, letter.offset));
-    say("ringmain-dead-attempts", attempts.to_string());
+    // One that was a dead letter before tells of its last death only: no name is there twice, and letters that go round do not grow.
+    let own = record.headers.filter(|(name, _)| !HEADERS.iter().any(|header| header.as_bytes() == *name));
+    let mut headers: Vec<_> = own.map(|(name, value)| (owned(name), owned(value))).collect();
+    let id = format!("{}-{}", letter.partition, letter.offset);
+    let values = [
+        "max_deliver".to_owned(),
+        topic.as_str().to_owned(),
+        letter.group.as_str().to_owned(),
+        id,
+        attempts.to_string(),
+    ];
+    headers.extend(HEADERS.iter().map(|name| Bytes::from_static(name.as_bytes())).zip(values.map(Bytes::from)));
     let message =
         Message { payload: owned(record.payload), key: record.key.map(owned), headers, id: Some(id_of(&letter)) };
     Some(Effect::DeadLetter { letter, to, message })

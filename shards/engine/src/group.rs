@@ -114,6 +114,8 @@ pub(crate) struct Group {
     acked: Acked,
     pending: BTreeMap<Offset, Pending>,
     ready: BTreeSet<Offset>,
+    /// Pending messages that were given out as often as may be and that nobody has: they leave without waiting for a member.
+    dying: BTreeSet<Offset>,
     /// Held and delayed messages by the time when they are freed.
     timed: BTreeSet<(u64, Offset)>,
     members: BTreeMap<Origin, Member>,
@@ -154,6 +156,7 @@ impl Group {
             acked: Acked::from(start),
             pending: BTreeMap::new(),
             ready: BTreeSet::new(),
+            dying: BTreeSet::new(),
             timed: BTreeSet::new(),
             members: BTreeMap::new(),
             willing: BTreeSet::new(),
@@ -218,6 +221,11 @@ impl Group {
             lost: self.lost,
             dead: self.dead,
         }
+    }
+
+    /// Whether messages wait to leave for the dead letters, which takes no member.
+    pub(crate) fn has_dying(&self) -> bool {
+        !self.dying.is_empty()
     }
 
     /// Whether somebody would take a message now.
@@ -324,7 +332,14 @@ impl Group {
     /// Makes a pending message ready, whoever has it.
     fn free(&mut self, offset: Offset) {
         self.let_go(offset);
-        self.ready.insert(offset);
+        self.queue(offset);
+    }
+
+    /// Lists a pending message that nobody has: to go out again, or to leave.
+    fn queue(&mut self, offset: Offset) {
+        let attempts = self.pending.get(&offset).map_or(0, |pending| pending.attempts);
+        let is_dying = self.max_deliver.is_some_and(|max| attempts >= max);
+        (if is_dying { &mut self.dying } else { &mut self.ready }).insert(offset);
     }
 
     /// Takes a pending message from its holder and out of the lists; it stays pending, held by nobody.
@@ -334,6 +349,7 @@ impl Group {
         self.timed.remove(&(pending.due_ms, offset));
         pending.due_ms = u64::MAX;
         self.ready.remove(&offset);
+        self.dying.remove(&offset);
         if let Holder::Member(origin) = holder {
             if pending.former.len() >= FORMER_MAX {
                 pending.former.remove(0);
@@ -355,6 +371,7 @@ impl Group {
         self.acked = Acked::from(target);
         self.pending.clear();
         self.ready.clear();
+        self.dying.clear();
         self.timed.clear();
         for member in self.members.values_mut() {
             member.held.clear();

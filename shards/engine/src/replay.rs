@@ -174,6 +174,11 @@ impl Shard {
             let Some(topic) = self.topics.get_mut(&partition.incarnation) else { continue };
             let mut group = Group::restored(&progress, &topic.config);
             group.evict(topic.log.log_start().offset());
+            if group.has_dying() {
+                // It needs no member to go on.
+                group.scheduled_ms = Some(0);
+                self.due_groups.insert((0, partition.incarnation, name.clone()));
+            }
             topic.groups.insert(name, group);
             report.groups += 1;
         }

@@ -203,6 +203,9 @@ impl Shard {
         let Some(topic) = self.topics.get_mut(&incarnation) else { return };
         for group in topic.groups.values_mut() {
             group.set_config(&config);
+            if group.has_dying() {
+                group.list(incarnation, &mut self.listed_groups);
+            }
         }
         let keeps_for_a_time = config.retention.max_age_ms.is_some();
         if !keeps_for_a_time {

@@ -136,6 +136,7 @@ struct GroupBody<'a> {
     pending: u64,
     redelivering: u64,
     lost: u64,
+    dead: u64,
     epoch: u64,
 }
 
@@ -150,6 +151,7 @@ fn group_body<'a>(stats: &'a GroupStats, topic: &'a TopicName) -> GroupBody<'a> 
         pending: stats.pending,
         redelivering: stats.redelivering,
         lost: stats.lost,
+        dead: stats.dead,
         epoch: stats.epoch,
     }
 }

@@ -7,7 +7,7 @@ use prometheus::process_collector::ProcessCollector;
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
 use prometheus::{Encoder, Registry, TextEncoder};
 use ringmain_driver::{CoreCounters, CoreReport, TopicOnCore};
-use ringmain_engine::TopicStats;
+use ringmain_engine::{GroupStats, TopicStats};
 
 use self::storage::storage_families;
 use super::HttpFront;
@@ -157,13 +157,12 @@ fn topic_families(reports: &[CoreReport]) -> Vec<MetricFamily> {
         };
         sums.iter().flat_map(each).collect()
     };
-    let lag = sums.iter().flat_map(|sum| {
-        let topic = sum.stats.name.as_str();
-        sum.stats
-            .groups
-            .iter()
-            .map(move |group| sample(&[("group", group.name.as_str()), ("topic", topic)], group.lag, GAUGE))
-    });
+    let by_group = |kind: MetricType, read: fn(&GroupStats) -> u64| -> Vec<Metric> {
+        let groups = sums.iter().flat_map(|sum| sum.stats.groups.iter().map(|group| (sum.stats.name.as_str(), group)));
+        let told =
+            |topic, group: &GroupStats| sample(&[("group", group.name.as_str()), ("topic", topic)], read(group), kind);
+        groups.map(|(topic, group)| told(topic, group)).collect()
+    };
     vec![
         family(
             "streamq_messages_published_total",
@@ -193,7 +192,13 @@ fn topic_families(reports: &[CoreReport]) -> Vec<MetricFamily> {
             "streamq_consumer_group_lag",
             "Messages a group is behind: high-water mark less committed offset.",
             GAUGE,
-            lag.collect(),
+            by_group(GAUGE, |group| group.lag),
+        ),
+        family(
+            "ringmain_group_dead_total",
+            "Messages that were given out as often as may be: to the dead letters, or nowhere when the topic has none.",
+            COUNTER,
+            by_group(COUNTER, |group| group.dead),
         ),
         family(
             "streamq_topic_message_count",

@@ -1,6 +1,7 @@
 //! What clients of a shard may rely on, kept in the plainest way, in memory that never fails.
 
 mod group;
+mod letters;
 mod life;
 mod seen;
 
@@ -8,9 +9,10 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use ringmain_engine::{Record, TopicStats};
-use ringmain_model::{Message, Offset, RefusalKind, Storage, TopicConfig, TopicName};
+use ringmain_model::{Message, MessageId, Offset, RefusalKind, Storage, TopicConfig, TopicName};
 
 pub use group::{Ack, GroupModel, Verb};
+use letters::LetterKey;
 pub use life::{Life, Standing};
 
 use crate::chance::Chance;
@@ -44,6 +46,16 @@ pub struct Publish {
     pub message: Message,
     /// What became of it.
     pub outcome: Outcome,
+    /// It is a dead letter: tried again until it is stored, so that its number says nothing of its place.
+    pub is_letter: bool,
+}
+
+/// Messages that were published together.
+#[derive(Clone, Copy, Debug)]
+struct Together {
+    life: u64,
+    first: u64,
+    count: u64,
 }
 
 /// How the settings of the shard bound what a topic keeps.
@@ -60,6 +72,11 @@ pub struct Model {
     pub lives: BTreeMap<u64, Life>,
     /// Messages by their number.
     pub publishes: Vec<Publish>,
+    batches: Vec<Together>,
+    /// Numbers of dead letters, by the life of the topic that they go to and their id.
+    letters: BTreeMap<(u64, [u8; 16]), u64>,
+    letter_ids: BTreeMap<LetterKey, [u8; 16]>,
+    letter_keys: BTreeMap<[u8; 16], LetterKey>,
     /// Number of the process that runs, from 1.
     pub run: u64,
     bounds: Bounds,
@@ -80,7 +97,15 @@ pub fn message(id: u64, payload_bytes: usize, chance: &mut Chance) -> Message {
         chance.one_in(4).then(|| Bytes::from_static(b"k"))
     };
     let headers = if chance.one_in(5) { vec![(Bytes::from_static(b"name"), Bytes::from(vec![7; 9]))] } else { vec![] };
-    Message { payload: Bytes::from(payload), key, headers, id: None }
+    let named = chance.one_in(3).then(|| named(id));
+    Message { payload: Bytes::from(payload), key, headers, id: named }
+}
+
+/// The client's name of the message with that number.
+fn named(id: u64) -> MessageId {
+    let mut name = [0; 16];
+    name[..8].copy_from_slice(&id.to_le_bytes());
+    MessageId { name, content: Chance::of(id).number() }
 }
 
 /// The number that a record says.
@@ -105,7 +130,16 @@ impl Model {
     /// Nothing was ever asked.
     #[must_use]
     pub fn new(bounds: Bounds) -> Self {
-        Self { lives: BTreeMap::new(), publishes: Vec::new(), run: 0, bounds }
+        Self {
+            lives: BTreeMap::new(),
+            publishes: Vec::new(),
+            batches: Vec::new(),
+            letters: BTreeMap::new(),
+            letter_ids: BTreeMap::new(),
+            letter_keys: BTreeMap::new(),
+            run: 0,
+            bounds,
+        }
     }
 
     /// The life of that incarnation.
@@ -123,7 +157,23 @@ impl Model {
 
     /// Somebody publishes.
     pub fn publish_asked(&mut self, life: u64, message: Message) {
-        self.publishes.push(Publish { life, message, outcome: Outcome::Open });
+        self.publishes.push(Publish { life, message, outcome: Outcome::Open, is_letter: false });
+    }
+
+    /// The last `count` messages are published together.
+    pub fn are_together(&mut self, life: u64, count: u64) {
+        let first = self.publishes.len() as u64 - count;
+        self.batches.push(Together { life, first, count });
+    }
+
+    /// A message of that life which is stored and has an id, so that a repeat must be answered with its offset.
+    #[must_use]
+    pub fn any_to_repeat(&self, life: u64, chance: &mut Chance) -> Option<(u64, u64)> {
+        let from = chance.index(self.publishes.len().max(1)) as u64;
+        let from_there = (from..).zip(self.publishes.iter().skip(from as usize)).take(50);
+        from_there
+            .filter(|(_, publish)| publish.life == life && !publish.is_letter && publish.message.id.is_some())
+            .find_map(|(id, publish)| if let Outcome::Stored(at) = publish.outcome { Some((id, at)) } else { None })
     }
 
     /// A publish is answered.
@@ -146,7 +196,7 @@ impl Model {
         if is_durable {
             publish.outcome = Outcome::Stored(offset.0);
             life.creation = Standing::Sure;
-            life.stored(id, offset.0, None)?;
+            life.stored(id, offset.0, None, publish.is_letter)?;
         } else if publish.outcome == Outcome::Open {
             publish.outcome = Outcome::Appended(offset.0);
         }
@@ -163,6 +213,8 @@ impl Model {
         match publish.outcome {
             Outcome::Stored(_) if may_be_stored => {}
             Outcome::Stored(at) => return Err(format!("message {id} is at {at} and is refused: {kind:?}")),
+            // An earlier try may have stored it.
+            Outcome::Unknown if publish.is_letter => {}
             _ if may_be_stored => publish.outcome = Outcome::Unknown,
             _ => publish.outcome = Outcome::Refused(kind),
         }
@@ -236,14 +288,15 @@ impl Model {
         }
         life.visible_end = end;
         // What lies below the log start may have been stored. A start from an older checkpoint may find it again.
-        let first_kept = life.records.get(&start).map_or(0, |kept| kept.id);
+        let first_kept =
+            life.records.range(start..).find(|(_, kept)| !kept.is_letter).map_or(u64::MAX, |(_, kept)| kept.id);
         for (id, publish) in (0..).zip(&mut self.publishes) {
             if publish.life != incarnation {
                 continue;
             }
             match publish.outcome {
                 Outcome::Appended(at) if at < start => {}
-                Outcome::Unknown if start > 0 && id < first_kept => {}
+                Outcome::Unknown if start > 0 && (publish.is_letter || id < first_kept) => {}
                 Outcome::Unknown | Outcome::Appended(_) => publish.outcome = Outcome::Lost,
                 Outcome::Stored(at) if at >= end => return Err(format!("a stored message at {at} is behind the end")),
                 _ => {}
@@ -252,7 +305,22 @@ impl Model {
         if let Some(missing) = (start..end).find(|offset| !life.records.contains_key(offset)) {
             return Err(format!("{} has no record at {missing}, between {start} and {end}", life.name));
         }
+        self.check_together(incarnation)?;
+        let life = self.lives.get_mut(&incarnation).ok_or("a topic that nobody made was read")?;
+        life.settle_config(&stats.config)?;
         life.is_recovering = false;
         life.recovered_groups(run, &stats.groups)
+    }
+
+    /// Of what was published together a start finds all or nothing.
+    fn check_together(&self, incarnation: u64) -> Check {
+        for batch in self.batches.iter().filter(|batch| batch.life == incarnation) {
+            let of_batch = &self.publishes[batch.first as usize..(batch.first + batch.count) as usize];
+            let stored = of_batch.iter().filter(|publish| matches!(publish.outcome, Outcome::Stored(_))).count();
+            if stored > 0 && of_batch.iter().any(|publish| publish.outcome == Outcome::Lost) {
+                return Err(format!("of {batch:?} only {stored} were found after a start"));
+            }
+        }
+        Ok(())
     }
 }

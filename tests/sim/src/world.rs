@@ -3,6 +3,7 @@
 mod commands;
 mod files;
 mod group_commands;
+mod letters;
 mod opening;
 mod plan;
 mod replies;
@@ -11,7 +12,7 @@ mod sizes;
 
 use std::collections::BTreeMap;
 
-use ringmain_engine::{Command, Event, Now, Origin, Page, Shard, StorageState, TopicStats};
+use ringmain_engine::{Command, DeadLetter, Event, Now, Origin, Page, Shard, StorageState, TopicStats};
 use ringmain_model::{GroupName, Incarnation, Offset, ShardId};
 
 use crate::chance::Chance;
@@ -20,6 +21,7 @@ use crate::model::{Ack, Bounds, Check, Model};
 use crate::sabotage::{Sabotage, chain_stale, damage_slot};
 use crate::trace::Trace;
 use files::InFlight;
+use letters::Letter;
 pub use plan::{Plan, Sums};
 use sizes::Sizes;
 
@@ -33,6 +35,10 @@ enum Asked {
     Create { life: u64 },
     Delete { life: Option<u64>, was_sure: bool },
     Publish { life: u64, id: u64, is_durable: bool, was_sure: bool },
+    Repeat { life: u64, at: u64 },
+    PublishAll { life: u64, first: u64, count: u64, is_durable: bool, was_sure: bool },
+    Letter { life: u64, id: u64, letter: DeadLetter },
+    Change { life: u64 },
     Read { life: u64, from: Offset, visible_end: u64 },
     Stat { life: u64, visible_end: u64 },
     List,
@@ -82,6 +88,8 @@ pub struct World {
     placings: Vec<u64>,
     members: Vec<Member>,
     pulled: Vec<Got>,
+    /// Dead letters that nobody has carried on yet.
+    letters: Vec<Letter>,
     /// The last page and the last stats, for whoever asked on the harness's own behalf.
     last_page: Option<Page>,
     last_stats: Option<TopicStats>,
@@ -130,6 +138,7 @@ impl World {
             placings: Vec::new(),
             members: Vec::new(),
             pulled: Vec::new(),
+            letters: Vec::new(),
             last_page: None,
             last_stats: None,
             last_is_refused: false,
@@ -246,6 +255,9 @@ impl World {
     /// One thing happens.
     fn step(&mut self) -> Check {
         self.sums.steps += 1;
+        if !self.letters.is_empty() && self.chance.one_in(5) {
+            return self.carry_letter();
+        }
         match self.chance.below(20) {
             0..8 => self.ask_something(),
             8..12 => self.give(Event::TurnEnded),
@@ -320,6 +332,7 @@ impl World {
         self.placings.clear();
         self.members.clear();
         self.in_flight.clear();
+        self.letters.clear();
         self.model.crashed();
         self.clock.monotonic_ms = 0;
         (self.has_failed, self.has_been_full, self.was_poisoned, self.has_settled) = (false, false, false, false);

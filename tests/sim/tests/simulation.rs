@@ -40,6 +40,10 @@ fn nothing_answered_or_visible_is_lost_or_changed() {
         sums.segment_bytes,
         sums.segment_read_bytes,
         sums.unlinks,
+        sums.letters,
+        sums.repeats,
+        sums.batches,
+        sums.changes,
     ];
     assert!(counts.iter().all(|count| *count > 0), "{sums:?}");
 }

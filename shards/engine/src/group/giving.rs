@@ -13,7 +13,7 @@ use crate::group_command::{Assigned, Assignment};
 use crate::log::stored::Lookup;
 
 impl Group {
-    /// Gives out what can go out: first what was given out before, then new messages; fetches first, members in turn.
+    /// Gives out what can go out: first what leaves for the dead letters, then what was given out before, then new messages; fetches first, members in turn.
     /// `lookup` finds the batch that holds an offset; what it cannot find now stops the round and is returned.
     pub(crate) fn give_out(
         &mut self,
@@ -26,14 +26,13 @@ impl Group {
         let mut batch: Option<RecordBatch> = None;
         let mut filled = BTreeSet::new();
         loop {
-            let (offset, again) = match self.ready.first() {
+            let is_dead = self.has_dying();
+            let (offset, again) = match self.dying.first().or(self.ready.first()) {
                 Some(offset) => (*offset, true),
                 None if self.next < high_water && self.pending.len() < GROUP_PENDING_MAX => (self.next, false),
                 None => break,
             };
             let at_hand = batch.take().filter(|batch| batch.base() <= offset && offset < batch.end());
-            let attempts = if again { self.pending.get(&offset).map_or(0, |pending| pending.attempts) } else { 0 };
-            let is_dead = self.max_deliver.is_some_and(|max| attempts >= max);
             let has_takers = is_dead || !self.willing.is_empty() || self.pulls.iter().any(|pull| pull.left > 0);
             let found = match at_hand
                 .map_or_else(|| if has_takers { lookup(offset) } else { Lookup::Nothing }, Lookup::Found)
@@ -54,7 +53,7 @@ impl Group {
                 }
             };
             if is_dead {
-                self.hold_dead(offset);
+                let attempts = self.hold_dead(offset);
                 given.push(Given::Dead { offset, attempts, batch: found.clone() });
                 batch = Some(found);
                 continue;
@@ -83,12 +82,13 @@ impl Group {
         stopped
     }
 
-    /// The message is nobody's until it is known whether the dead letters have it.
-    fn hold_dead(&mut self, offset: Offset) {
-        self.ready.remove(&offset);
-        if let Some(pending) = self.pending.get_mut(&offset) {
+    /// The message is nobody's until it is known whether the dead letters have it. Says how often it was given out.
+    fn hold_dead(&mut self, offset: Offset) -> u32 {
+        self.dying.remove(&offset);
+        self.pending.get_mut(&offset).map_or(0, |pending| {
             pending.holder = Holder::Leaving;
-        }
+            pending.attempts
+        })
     }
 
     /// The dead letters have the message, or nobody wants it: it is done with.

@@ -36,7 +36,7 @@ impl Group {
             if !group.acked.contains(offset) {
                 let known = attempts.next_if(|(of, _)| *of == offset).map_or(1, |(_, attempts)| attempts);
                 group.pending.insert(offset, Pending::ready(known));
-                group.ready.insert(offset);
+                group.queue(offset);
             }
             offset = offset.plus(1);
         }
@@ -49,9 +49,12 @@ impl Group {
         self
     }
 
-    /// The topic's settings have changed; what is held already keeps its time.
+    /// The topic's settings have changed; what is held already keeps its time, and what nobody has leaves or stays by the new ones.
     pub(crate) fn set_config(&mut self, config: &TopicConfig) {
         (self.ack_wait_ms, self.max_deliver) = (config.ack_wait_ms, config.max_deliver);
+        for offset in std::mem::take(&mut self.ready).into_iter().chain(std::mem::take(&mut self.dying)) {
+            self.queue(offset);
+        }
     }
 
     /// It gives out nothing before what has just changed is stored.
@@ -113,7 +116,6 @@ impl Group {
         while offset < end {
             if self.pending.contains_key(&offset) {
                 self.let_go(offset);
-                self.ready.remove(&offset);
                 self.pending.remove(&offset);
             }
             lost += u64::from(self.acked.add(offset));

@@ -1,5 +1,7 @@
 //! Groups against a small model: random interleavings of everything that can happen to one; runs on the test thread.
 
+mod deaths;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
@@ -9,6 +11,7 @@ use ringmain_model::{
 
 use crate::acked::Acked;
 use crate::*;
+use deaths::{Deaths, IMMORTAL};
 
 const PARTITION: PartitionRef = PartitionRef { incarnation: Incarnation(1), partition: 0 };
 const ACK_WAIT_MS: u64 = 1000;
@@ -29,6 +32,12 @@ enum Step {
     AckPulled(usize),
     PassTime(u64),
     Seek(u64),
+    /// The dead letters have the n-th letter on its way, or do not take it.
+    AnswerLetter(usize, bool),
+    /// A letter that was answered before is answered again.
+    AnswerAgain(usize, bool),
+    /// `max_deliver` changes.
+    Change(Option<u32>),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -45,6 +54,9 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0_usize..8).prop_map(Step::AckPulled),
         2 => prop_oneof![Just(200_u64), Just(600), Just(1500)].prop_map(Step::PassTime),
         1 => (0_u64..20).prop_map(Step::Seek),
+        4 => (0_usize..4, any::<bool>()).prop_map(|(nth, is_stored)| Step::AnswerLetter(nth, is_stored)),
+        1 => (0_usize..4, any::<bool>()).prop_map(|(nth, is_stored)| Step::AnswerAgain(nth, is_stored)),
+        1 => prop_oneof![Just(None), Just(Some(1)), Just(Some(2)), Just(Some(4))].prop_map(Step::Change),
     ]
 }
 
@@ -54,6 +66,8 @@ enum Holder {
     Fetch,
     Delayed,
     Nobody,
+    /// A letter to the dead letters is on its way.
+    Leaving,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +96,14 @@ struct Model {
     got: BTreeMap<u64, Vec<(u64, u64)>>,
     unsent: BTreeMap<u64, Vec<(u64, u64)>>,
     pulled: Vec<(u64, u64)>,
+    max_deliver: Option<u32>,
+    has_dead_letters: bool,
+    /// Letters that were not answered, and those that were.
+    letters: Vec<DeadLetter>,
+    answered: Vec<DeadLetter>,
+    /// The id of each message's letters, by epoch and offset: all tries have the same.
+    letter_ids: BTreeMap<(u64, u64), [u8; 16]>,
+    dead: u64,
 }
 
 fn name() -> GroupName {
@@ -93,7 +115,8 @@ fn origin(member: u64) -> Origin {
 }
 
 impl Model {
-    fn new(retention: u64, sends_acknowledge: bool) -> Self {
+    fn new(retention: u64, sends_acknowledge: bool, deaths: Deaths) -> Self {
+        let Deaths { max_deliver, has_dead_letters } = deaths;
         let mut model = Self {
             shard: Shard::new(ShardId(0), ShardSettings::default()),
             now: Now::default(),
@@ -110,9 +133,17 @@ impl Model {
             got: BTreeMap::new(),
             unsent: BTreeMap::new(),
             pulled: Vec::new(),
+            max_deliver,
+            has_dead_letters,
+            letters: Vec::new(),
+            answered: Vec::new(),
+            letter_ids: BTreeMap::new(),
+            dead: 0,
         };
         let retention = Retention { max_messages: retention, ..Retention::default() };
-        let config = TopicConfig { retention, ack_wait_ms: ACK_WAIT_MS, ..TopicConfig::default() };
+        let dead_letter = has_dead_letters.then(|| TopicName::new("dead").unwrap());
+        let config =
+            TopicConfig { retention, ack_wait_ms: ACK_WAIT_MS, max_deliver, dead_letter, ..TopicConfig::default() };
         let create = Command::Create { name: TopicName::new("t").unwrap(), config, incarnation: PARTITION.incarnation };
         model.ask(99, create);
         // The group begins at 0, before anything is published, with a member that goes at once.
@@ -194,7 +225,7 @@ impl Model {
                 let epoch = self.epoch;
                 self.progress(member, Progress { acks: vec![(epoch, Offset(offset))], ..Progress::default() });
                 let got = self.got.get(&member).is_some_and(|got| got.contains(&(epoch, offset)));
-                let free = |given: &Given| matches!(given.holder, Holder::Nobody | Holder::Delayed);
+                let free = |given: &Given| matches!(given.holder, Holder::Nobody | Holder::Delayed | Holder::Leaving);
                 if got || self.given.get(&offset).is_some_and(free) {
                     self.model_ack(epoch, offset);
                 }
@@ -233,6 +264,7 @@ impl Model {
                 assert!(effects.is_empty());
             }
             Step::Seek(offset) => self.seek(offset),
+            Step::AnswerLetter(..) | Step::AnswerAgain(..) | Step::Change(_) => self.step_of_deaths(step),
         }
     }
 
@@ -284,6 +316,7 @@ impl Model {
         for given in self.given.values_mut().filter(|given| given.due_ms <= now_ms) {
             *given = Given { holder: Holder::Nobody, due_ms: u64::MAX, ..*given };
         }
+        let mut dying = self.bury();
         let mut effects = Vec::new();
         self.shard.handle(self.now, Event::TurnEnded, &mut effects);
         let ready: BTreeSet<u64> =
@@ -306,10 +339,12 @@ impl Model {
                         self.pulled.push((epoch, offset));
                     }
                 }
+                Effect::DeadLetter { letter, to, message } => self.take_letter(&mut dying, letter, &to, &message),
                 Effect::Tell { .. } | Effect::Reply { .. } => {}
                 other => panic!("{other:?}"),
             }
         }
+        assert!(!self.has_dead_letters || dying.is_empty(), "no letter left for {dying:?}");
         let left =
             ready.iter().any(|offset| self.given.get(offset).is_some_and(|given| given.holder == Holder::Nobody));
         assert!(!(new_before_old && left), "a new message went out before one that waited to go out again");
@@ -344,7 +379,7 @@ impl Model {
         let [Effect::Reply { reply: Reply::Group(stats), .. }] = &effects[..] else { panic!("{effects:?}") };
         assert_eq!(stats.committed.0, self.committed(), "the committed offset is the lowest that is not acknowledged");
         assert_eq!(stats.lag, self.published - self.committed());
-        assert_eq!((stats.pending, stats.lost), (self.given.len() as u64, self.lost));
+        assert_eq!((stats.pending, stats.lost, stats.dead), (self.given.len() as u64, self.lost, self.dead));
         assert_eq!((stats.epoch, stats.members), (self.epoch, self.credit.len() as u64));
         let all_given = (self.start..self.next).all(|at| self.acked.contains(&at) || self.given.contains_key(&at));
         assert!(all_given, "below the next offset everything is acknowledged or given out");
@@ -356,7 +391,10 @@ impl Model {
             self.leave(member);
         }
         self.join(0, 1000);
-        for _ in 0..4 {
+        for _ in 0..6 {
+            for letter in std::mem::take(&mut self.letters) {
+                self.answer_letter(letter, true);
+            }
             self.now.monotonic_ms += 2 * ACK_WAIT_MS;
             let mut effects = Vec::new();
             self.shard.handle(self.now, Event::TimePassed, &mut effects);
@@ -372,6 +410,8 @@ impl Model {
         }
         self.end_turn();
         assert_eq!(self.committed(), self.published, "in the end all were delivered and acknowledged");
+        let ids: BTreeSet<_> = self.letter_ids.values().collect();
+        assert_eq!(ids.len(), self.letter_ids.len(), "two messages' letters have one id");
     }
 }
 
@@ -392,9 +432,11 @@ proptest! {
     fn a_group_behaves_like_its_model(
         retention in prop_oneof![Just(6_u64), Just(1000)],
         sends_acknowledge in any::<bool>(),
+        max_deliver in prop_oneof![Just(None), Just(Some(1_u32)), Just(Some(3))],
+        has_dead_letters in any::<bool>(),
         turns in prop::collection::vec(prop::collection::vec(step(), 1..4), 1..25),
     ) {
-        let mut model = Model::new(retention, sends_acknowledge);
+        let mut model = Model::new(retention, sends_acknowledge, Deaths { max_deliver, has_dead_letters });
         for turn in &turns {
             for step in turn {
                 model.step(step);
@@ -422,7 +464,7 @@ proptest! {
 
 #[test]
 fn what_a_dead_member_held_comes_to_the_other_and_the_committed_offset_never_passed_it() {
-    let mut model = Model::new(1000, false);
+    let mut model = Model::new(1000, false, IMMORTAL);
     model.join(1, 2);
     model.join(2, 2);
     model.step(&Step::Publish(4));

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ringmain_engine::GroupStats;
+use ringmain_engine::{Assigned, GroupStats};
 
 use super::Check;
 
@@ -50,7 +50,9 @@ struct Epoch {
     given: BTreeMap<u64, u64>,
     /// Answered acknowledgements: process and request.
     must: BTreeMap<u64, (u64, u64)>,
-    /// Acknowledgements that were ever asked for.
+    /// How often each message was given out, as its receivers were told, at most.
+    attempts: BTreeMap<u64, u32>,
+    /// Acknowledgements that were ever asked for, and messages that went to the dead letters.
     may: BTreeSet<u64>,
 }
 
@@ -125,7 +127,8 @@ impl GroupModel {
     }
 
     /// A message was given out.
-    pub(super) fn given(&mut self, run: u64, number: u64, offset: u64, request: u64) -> Check {
+    pub(super) fn given(&mut self, run: u64, number: u64, record: Assigned, request: u64) -> Check {
+        let offset = record.offset.0;
         let epoch = self.saw(run, number)?;
         epoch.is_promised = true;
         if let Some((acked_run, acked_request)) = epoch.must.get(&offset)
@@ -134,6 +137,8 @@ impl GroupModel {
             return Err(format!("{offset} was acknowledged in epoch {number} and was given out again"));
         }
         epoch.given.insert(offset, run);
+        let attempts = epoch.attempts.entry(offset).or_default();
+        *attempts = record.attempt.max(*attempts);
         if !epoch.is_start_exact {
             epoch.start = Some(epoch.start.map_or(offset, |start| start.min(offset)));
         }
@@ -141,6 +146,26 @@ impl GroupModel {
             self.sure = Some(number);
         }
         Ok(())
+    }
+
+    /// A message leaves for the dead letters.
+    pub(super) fn dies(&self, number: u64, offset: u64, max_deliver: Option<u32>) -> Check {
+        let epoch = self.epochs.get(&number).ok_or_else(|| format!("{offset} dies in the unknown epoch {number}"))?;
+        if epoch.must.contains_key(&offset) {
+            return Err(format!("{offset} was acknowledged in epoch {number} and dies"));
+        }
+        let attempts = epoch.attempts.get(&offset).copied().unwrap_or(0);
+        if max_deliver.is_none_or(|max| attempts < max) {
+            return Err(format!("{offset} dies after {attempts} attempts, the bound was never below {max_deliver:?}"));
+        }
+        Ok(())
+    }
+
+    /// The dead letters have it.
+    pub(super) fn died(&mut self, number: u64, offset: u64) {
+        if let Some(epoch) = self.epochs.get_mut(&number) {
+            epoch.may.insert(offset);
+        }
     }
 
     /// A member has joined.
@@ -246,7 +271,16 @@ impl GroupModel {
     }
 
     /// The group stands so; everything below `visible` is visible, and it may have gone past what `is_lost` says.
-    pub(super) fn check(&mut self, run: u64, stats: &GroupStats, visible: u64, is_lost: impl Fn(u64) -> bool) -> Check {
+    ///
+    /// What was given out `dropped_after` times may have been dropped.
+    pub(super) fn check(
+        &mut self,
+        run: u64,
+        stats: &GroupStats,
+        visible: u64,
+        dropped_after: Option<u32>,
+        is_lost: impl Fn(u64) -> bool,
+    ) -> Check {
         let committed = stats.committed.0;
         let epoch = self.saw(run, stats.epoch)?;
         if committed > visible || stats.next.0 > visible {
@@ -259,7 +293,10 @@ impl GroupModel {
         // It had gone on with the log start before anybody looked, and a crash took that back.
         epoch.is_start_exact &= epoch.start == Some(start);
         epoch.start = Some(start);
-        let ahead = (start..committed).find(|offset| !epoch.may.contains(offset) && !is_lost(*offset));
+        let attempts = |offset: &u64| epoch.attempts.get(offset).copied().unwrap_or(0);
+        let is_dropped = |offset: &u64| dropped_after.is_some_and(|times| attempts(offset) >= times);
+        let ahead =
+            (start..committed).find(|offset| !epoch.may.contains(offset) && !is_dropped(offset) && !is_lost(*offset));
         if let Some(ahead) = ahead {
             return Err(format!("the committed offset {committed} is above {ahead}, which nobody acknowledged"));
         }

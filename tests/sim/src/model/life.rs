@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ringmain_engine::GroupStats;
-use ringmain_model::{GroupName, Storage, TopicConfig, TopicName};
+use ringmain_model::{GroupName, Retention, Storage, TopicConfig, TopicName};
 
 use super::group::GroupModel;
 use super::{Check, Publish, bytes_max};
@@ -29,6 +29,8 @@ pub struct Kept {
     pub id: u64,
     /// Its time, once it was seen.
     pub time_us: Option<i64>,
+    /// It is a dead letter of another topic.
+    pub is_letter: bool,
 }
 
 /// One life of a topic.
@@ -36,8 +38,18 @@ pub struct Kept {
 pub struct Life {
     /// The topic's name.
     pub name: TopicName,
-    /// Its settings.
+    /// Its settings: the last that were answered or found.
     pub config: TopicConfig,
+    /// All settings that were ever asked for.
+    pub configs: Vec<TopicConfig>,
+    /// Settings that were asked for, while it is not known whether they hold.
+    pub changing: Option<TopicConfig>,
+    /// The least retention that was ever asked for.
+    pub retention_least: Retention,
+    /// The lowest bound of deliveries that was ever asked for.
+    pub max_deliver_least: Option<u32>,
+    /// Whether it ever had a bound and no dead letters.
+    pub may_drop: bool,
     /// Whether it was made.
     pub creation: Standing,
     /// Whether it was deleted.
@@ -64,8 +76,13 @@ pub struct Life {
 
 impl Life {
     pub(super) fn new(name: TopicName, config: TopicConfig) -> Self {
-        Self {
+        let mut life = Self {
             name,
+            configs: Vec::new(),
+            changing: None,
+            retention_least: config.retention,
+            max_deliver_least: None,
+            may_drop: false,
             config,
             creation: Standing::Asked,
             deletion: Standing::Never,
@@ -78,7 +95,53 @@ impl Life {
             unreadable_ever: Vec::new(),
             is_recovering: false,
             interest: BTreeMap::new(),
+        };
+        life.note_config(&life.config.clone());
+        life
+    }
+
+    /// These settings may hold for some time.
+    fn note_config(&mut self, config: &TopicConfig) {
+        self.configs.push(config.clone());
+        self.retention_least.max_messages = self.retention_least.max_messages.min(config.retention.max_messages);
+        self.max_deliver_least = self.max_deliver_least.into_iter().chain(config.max_deliver).min();
+        self.may_drop |= config.max_deliver.is_some() && config.dead_letter.is_none();
+        // A change of one of the two may have come before the other.
+        self.may_drop |= self.max_deliver_least.is_some() && config.dead_letter.is_none();
+    }
+
+    /// A change was asked for; one at a time.
+    pub fn change_asked(&mut self, config: TopicConfig) {
+        self.note_config(&config);
+        self.changing = Some(config);
+    }
+
+    /// A change was answered.
+    ///
+    /// # Errors
+    /// When the answer tells of other settings.
+    pub fn changed(&mut self, config: &TopicConfig) -> Check {
+        let asked = self.changing.take().ok_or("a change was answered twice")?;
+        if asked != *config {
+            return Err(format!("{asked:?} was asked for and {config:?} answered"));
         }
+        self.config = asked;
+        Ok(())
+    }
+
+    /// A start found these settings.
+    pub(super) fn settle_config(&mut self, found: &TopicConfig) -> Check {
+        if !self.may_have(found) {
+            return Err(format!("the settings of {} are {:?} and were found as {found:?}", self.name, self.config));
+        }
+        self.config = found.clone();
+        self.changing = None;
+        Ok(())
+    }
+
+    /// Whether these may be its settings now.
+    pub(super) fn may_have(&self, config: &TopicConfig) -> bool {
+        self.config == *config || self.changing.as_ref() == Some(config)
     }
 
     /// Whether it is there for sure, and will be until somebody asks otherwise.
@@ -116,7 +179,7 @@ impl Life {
 
     /// A message is at an offset for good. Messages of one topic are asked for one after another, so their numbers rise with
     /// their offsets, and none is there twice.
-    pub(super) fn stored(&mut self, id: u64, offset: u64, time_us: Option<i64>) -> Check {
+    pub(super) fn stored(&mut self, id: u64, offset: u64, time_us: Option<i64>, is_letter: bool) -> Check {
         self.visible_end = self.visible_end.max(offset + 1);
         if let Some(kept) = self.records.get_mut(&offset) {
             if kept.id != id {
@@ -130,15 +193,16 @@ impl Life {
             kept.time_us = kept.time_us.or(time_us);
             return Ok(());
         }
-        let before = self.records.range(..offset).next_back().filter(|(_, kept)| kept.id >= id);
-        let after = self.records.range(offset..).next().filter(|(_, kept)| kept.id <= id);
+        let is_own = |(_, kept): &(&u64, &Kept)| !is_letter && !kept.is_letter;
+        let before = self.records.range(..offset).rev().find(is_own).filter(|(_, kept)| kept.id >= id);
+        let after = self.records.range(offset..).find(is_own).filter(|(_, kept)| kept.id <= id);
         if let Some((other, kept)) = before.or(after) {
             return Err(format!(
                 "message {id} is at {offset} and message {} at {other}: twice or out of order",
                 kept.id
             ));
         }
-        self.records.insert(offset, Kept { id, time_us });
+        self.records.insert(offset, Kept { id, time_us, is_letter });
         Ok(())
     }
 
@@ -170,15 +234,16 @@ impl Life {
     /// Checks how the groups stand; `log_start_max` and `visible_end` are at least what they were then.
     pub(super) fn check_groups(&mut self, run: u64, found: &[GroupStats]) -> Check {
         let visible = self.visible_end;
-        let evicted = self.log_start_max.max(visible.saturating_sub(self.config.retention.max_messages));
+        let evicted = self.log_start_max.max(visible.saturating_sub(self.retention_least.max_messages));
         // While a delete was under way nobody could see where the log started.
         let evicted = if self.deletion_request == 0 { evicted } else { visible };
+        let dropped_after = self.max_deliver_least.filter(|_| self.may_drop);
         let unreadable = self.unreadable.iter().chain(&self.unreadable_ever);
         let is_unreadable = |offset: u64| unreadable.clone().any(|(from, end)| (*from..*end).contains(&offset));
         for stats in found {
             let group = self.groups.entry(stats.name.clone()).or_default();
             group
-                .check(run, stats, visible, |offset| offset < evicted || is_unreadable(offset))
+                .check(run, stats, visible, dropped_after, |offset| offset < evicted || is_unreadable(offset))
                 .map_err(|fault| format!("group {} of {}: {fault}", stats.name, self.name))?;
         }
         Ok(())

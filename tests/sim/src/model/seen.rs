@@ -3,6 +3,7 @@
 use ringmain_engine::{Assignment, Page, RecordBatch, TopicStats};
 use ringmain_model::{GroupName, Offset};
 
+use super::letters::is_same_letter;
 use super::{Check, Model, Outcome, id_of, is_same};
 
 impl Model {
@@ -21,13 +22,18 @@ impl Model {
                 return Err(format!("record {} stands where {next} is awaited", record.offset));
             }
             next = next.plus(1);
-            let id = id_of(&record).filter(|id| *id < self.publishes.len() as u64);
+            let letter = self.letter_number(incarnation, &record);
+            let id = letter.or_else(|| id_of(&record)).filter(|id| *id < self.publishes.len() as u64);
             let id = id.ok_or_else(|| format!("nobody published what stands at {}", record.offset))?;
             let publish = &mut self.publishes[id as usize];
             if publish.life != incarnation {
                 return Err(format!("message {id} of topic {:x} was seen in {incarnation:x}", publish.life));
             }
-            if !is_same(&publish.message, &record) {
+            let is_right = match letter {
+                Some(_) => is_same_letter(&publish.message, &record),
+                None => is_same(&publish.message, &record),
+            };
+            if !is_right {
                 return Err(format!("message {id} at {} was changed", record.offset));
             }
             let at = record.offset.0;
@@ -39,7 +45,7 @@ impl Model {
                 }
                 _ => publish.outcome = Outcome::Stored(at),
             }
-            self.life(incarnation)?.stored(id, at, Some(record.time_us))?;
+            self.life(incarnation)?.stored(id, at, Some(record.time_us), letter.is_some())?;
         }
         if next != batch.end() {
             return Err(format!("a batch says that it ends at {} and ends at {next}", batch.end()));
@@ -106,7 +112,7 @@ impl Model {
             return Ok(());
         }
         life.log_start_max = start;
-        let retention = life.config.retention;
+        let retention = life.retention_least;
         if start <= end.saturating_sub(retention.max_messages) {
             return Ok(());
         }
@@ -131,7 +137,7 @@ impl Model {
         let (start, end) = (stats.log_start.offset().0, stats.high_water.offset().0);
         self.see_marks(incarnation, start, end)?;
         let life = self.life(incarnation)?;
-        if stats.name != life.name || stats.config != life.config {
+        if stats.name != life.name || !life.may_have(&stats.config) {
             return Err(format!("the settings of {} were changed: {:?}", life.name, stats.config));
         }
         if end < visible_end {
@@ -172,7 +178,7 @@ impl Model {
             }
             let group = life.groups.entry(name.clone()).or_default();
             group
-                .given(run, assignment.epoch, record.offset.0, request)
+                .given(run, assignment.epoch, *record, request)
                 .map_err(|fault| format!("group {name} of {}: {fault}", life.name))?;
         }
         Ok(())

@@ -1,7 +1,9 @@
 //! What clients ask: topics, publishes, reads, interest. Chance chooses.
 
 use ringmain_engine::{AnswerWhen, Command, Event, Interest, Origin};
-use ringmain_model::{CoreId, Incarnation, Offset, PartitionRef, Refusal, Retention, Storage, TopicConfig, TopicName};
+use ringmain_model::{
+    CoreId, Incarnation, Offset, PartitionRef, Refusal, Retention, Storage, TopicConfig, TopicName, TopicPatch,
+};
 
 use super::{Asked, CORES, World};
 use crate::model::{Check, Standing, message};
@@ -56,7 +58,10 @@ impl World {
         }
         match self.chance.below(100) {
             0..2 => self.ask_delete(),
-            2..45 => {
+            2..4 => self.ask_repeat(),
+            4..7 => self.ask_publish_all(),
+            7..9 => self.ask_change(),
+            9..45 => {
                 let count = if self.chance.one_in(6) { 1 + self.chance.below(12) } else { 1 };
                 let Some(life) = self.any_life() else { return Ok(()) };
                 (0..count).try_for_each(|_| self.ask_publish(life).map(|_| ()))
@@ -82,12 +87,75 @@ impl World {
             max_age_ms: None,
         };
         let ack_wait_ms = self.chance.pick(&[100, 1_000, 30_000]);
-        let config = TopicConfig { storage, retention, ack_wait_ms, ..TopicConfig::default() };
+        let (max_deliver, dead_letter) = (self.any_max_deliver(), self.any_dead_letter(&name)?);
+        let config = TopicConfig { storage, retention, ack_wait_ms, max_deliver, dead_letter };
         let incarnation = self.chance.number();
         self.model.create_asked(incarnation, name.clone(), config.clone());
         let command = Command::Create { name, config, incarnation: Incarnation(incarnation) };
         let core = self.any_core();
         self.ask(core, command, Asked::Create { life: incarnation }).map(|_| ())
+    }
+
+    fn any_max_deliver(&mut self) -> Option<u32> {
+        self.chance.pick(&[None, None, Some(1), Some(2), Some(4)])
+    }
+
+    /// Another topic, which may not be there, or none.
+    fn any_dead_letter(&mut self, own: &TopicName) -> Check<Option<TopicName>> {
+        let name = TopicName::new(self.chance.pick(&NAMES)).map_err(bad_name)?;
+        Ok(Some(name).filter(|name| name != own && !self.chance.one_in(5)))
+    }
+
+    /// Changes settings, unless it is open whether a former change holds.
+    fn ask_change(&mut self) -> Check {
+        let Some(life) = self.any_life() else { return Ok(()) };
+        let of_life = self.model.life(life)?;
+        if of_life.changing.is_some() {
+            return Ok(());
+        }
+        let (name, config) = (of_life.name.clone(), of_life.config.clone());
+        let mut patch = TopicPatch::default();
+        match self.chance.below(8) {
+            0 => patch.max_messages = Some(self.chance.pick(&[5, 40, 1000])),
+            1 | 2 => patch.dead_letter = Some(self.any_dead_letter(&name)?),
+            3 => patch.ack_wait_ms = Some(self.chance.pick(&[100, 1_000, 30_000])),
+            _ => patch.max_deliver = Some(self.any_max_deliver()),
+        }
+        self.model.life(life)?.change_asked(patch.clone().apply(&config));
+        let command = Command::Change { incarnation: Incarnation(life), patch };
+        let core = self.any_core();
+        self.ask(core, command, Asked::Change { life }).map(|_| ())
+    }
+
+    /// A client that missed its answer publishes again, with the same id.
+    fn ask_repeat(&mut self) -> Check {
+        let Some(life) = self.any_life() else { return Ok(()) };
+        let Some((id, at)) = self.model.any_to_repeat(life, &mut self.chance) else { return Ok(()) };
+        let message = self.model.publishes[id as usize].message.clone();
+        let answer = self.chance.pick(&[AnswerWhen::Durable, AnswerWhen::Appended]);
+        let command = Command::Publish { partition: partition(life), message, answer };
+        let core = self.any_core();
+        self.ask(core, command, Asked::Repeat { life, at }).map(|_| ())
+    }
+
+    fn ask_publish_all(&mut self) -> Check {
+        let Some(life) = self.any_life() else { return Ok(()) };
+        let (first, count) = (self.model.publishes.len() as u64, 1 + self.chance.below(12));
+        let bytes_max = self.chance.pick(&[100, 600, self.sizes.payload_max / 4]).max(1);
+        let mut messages = Vec::new();
+        for id in first..first + count {
+            let bytes = self.chance.below(bytes_max) as usize;
+            let message = message(id, bytes, &mut self.chance);
+            self.model.publish_asked(life, message.clone());
+            messages.push(message);
+        }
+        self.model.are_together(life, count);
+        let was_sure = self.model.life(life)?.is_sure();
+        let is_durable = !self.chance.one_in(5);
+        let answer = if is_durable { AnswerWhen::Durable } else { AnswerWhen::Appended };
+        let command = Command::PublishAll { partition: partition(life), messages, answer };
+        let core = self.any_core();
+        self.ask(core, command, Asked::PublishAll { life, first, count, is_durable, was_sure }).map(|_| ())
     }
 
     fn ask_delete(&mut self) -> Check {

@@ -68,6 +68,14 @@ pub struct Sums {
     pub segment_read_bytes: u64,
     /// Topics' segments unlinked.
     pub unlinks: u64,
+    /// Dead letters that left their topic.
+    pub letters: u64,
+    /// Publishes repeated with their id and answered.
+    pub repeats: u64,
+    /// Batches answered.
+    pub batches: u64,
+    /// Changes of settings answered.
+    pub changes: u64,
 }
 
 impl Sums {
@@ -79,7 +87,7 @@ impl Sums {
         }
     }
 
-    fn numbers(&mut self) -> [&mut u64; 21] {
+    fn numbers(&mut self) -> [&mut u64; 25] {
         [
             &mut self.runs,
             &mut self.steps,
@@ -102,6 +110,10 @@ impl Sums {
             &mut self.segment_bytes,
             &mut self.segment_read_bytes,
             &mut self.unlinks,
+            &mut self.letters,
+            &mut self.repeats,
+            &mut self.batches,
+            &mut self.changes,
         ]
     }
 }

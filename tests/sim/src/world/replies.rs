@@ -34,7 +34,7 @@ impl World {
     pub(super) fn take(&mut self, effects: Vec<Effect>) -> Check {
         for effect in effects {
             match effect {
-                Effect::DeadLetter { letter, .. } => return Err(format!("a dead letter without a bound: {letter:?}")),
+                Effect::DeadLetter { letter, to, message } => self.letter_left(letter, to, message)?,
                 Effect::Reply { to, reply } => self.replied(to, reply)?,
                 Effect::Push { core, batch } => {
                     self.trace.note(format!("push to {} {}..{}", core.0, batch.base(), batch.end()));
@@ -106,7 +106,8 @@ impl World {
                 // The stats are those of the birth, and the news may be late.
                 let of_life = self.model.life(life)?;
                 of_life.creation = Standing::Sure;
-                let is_right = stats.name == of_life.name && stats.config == of_life.config;
+                let is_config = of_life.configs.contains(&stats.config);
+                let is_right = stats.name == of_life.name && is_config;
                 if is_right { Ok(()) } else { Err(format!("another topic was made than was asked for: {stats:?}")) }
             }
             (Asked::Delete { life, .. }, Reply::Deleted) => {
@@ -114,11 +115,13 @@ impl World {
                 self.model.life(life)?.deletion = Standing::Sure;
                 Ok(())
             }
-            (Asked::Publish { life, id, is_durable, .. }, Reply::Published { offset, .. }) => {
-                if is_durable && self.model.life(life)?.is_wal() {
-                    self.sums.durable += 1;
-                }
-                self.model.published(id, offset, is_durable)
+            (asked, reply @ (Reply::Published { .. } | Reply::PublishedAll { .. })) => {
+                self.publish_replied(asked, &reply)
+            }
+            (Asked::Change { life }, Reply::Stats(stats)) => {
+                self.sums.changes += 1;
+                self.model.life(life)?.changed(&stats.config)?;
+                self.model.see_stats(&stats, 0)
             }
             (Asked::Read { life, from, visible_end, .. }, Reply::Page(page)) => {
                 self.paged(life, from, visible_end, page)
@@ -137,6 +140,40 @@ impl World {
             }
             (Asked::Groups { .. }, Reply::Groups(_)) | (Asked::Nack, Reply::Acknowledged(_)) => Ok(()),
             (asked, reply) => self.group_replied(to.request, asked, reply),
+        }
+    }
+
+    fn publish_replied(&mut self, asked: Asked, reply: &Reply) -> Check {
+        match (asked, reply) {
+            (Asked::Publish { life, id, is_durable, .. }, &Reply::Published { offset, .. }) => {
+                if is_durable && self.model.life(life)?.is_wal() {
+                    self.sums.durable += 1;
+                }
+                self.model.published(id, offset, is_durable)
+            }
+            (Asked::Repeat { at, .. }, &Reply::Published { offset, .. }) => {
+                self.sums.repeats += 1;
+                if offset.0 == at {
+                    Ok(())
+                } else {
+                    Err(format!("a repeat of what is at {at} was answered to be at {offset}"))
+                }
+            }
+            (
+                Asked::PublishAll { first: id, count, is_durable, .. },
+                &Reply::PublishedAll { first, last, count: taken, .. },
+            ) => {
+                self.sums.batches += 1;
+                if taken != count || last.since(first) + 1 != count {
+                    return Err(format!("{count} messages were published and {first} to {last} answered"));
+                }
+                (0..count).try_for_each(|nth| self.model.published(id + nth, first.plus(nth), is_durable))
+            }
+            (Asked::Letter { life, id, letter }, &Reply::Published { offset, .. }) => {
+                self.model.published(id, offset, true)?;
+                self.letter_replied(life, letter, true)
+            }
+            (asked, reply) => Err(format!("{asked:?} was answered {}", describe_reply(reply))),
         }
     }
 
@@ -233,6 +270,10 @@ impl World {
         let life = match &asked {
             Asked::Create { life }
             | Asked::Publish { life, .. }
+            | Asked::Repeat { life, .. }
+            | Asked::PublishAll { life, .. }
+            | Asked::Letter { life, .. }
+            | Asked::Change { life }
             | Asked::Read { life, .. }
             | Asked::Stat { life, .. }
             | Asked::Interest { life, .. }
@@ -259,13 +300,21 @@ impl World {
             Asked::Delete { life: Some(life), .. } if !is_unknown => {
                 self.model.life(life)?.deletion = Standing::Never;
             }
+            Asked::PublishAll { life, first, count, .. } => {
+                (first..first + count).try_for_each(|id| self.publish_refused(request, life, id, kind))?;
+            }
+            Asked::Letter { life, id, letter } => {
+                self.publish_refused(request, life, id, kind)?;
+                self.letter_replied(life, letter, false)?;
+            }
+            Asked::Change { life } if !is_unknown && kind != RefusalKind::TopicNotFound => {
+                self.model.life(life)?.changing = None;
+            }
             Asked::Publish { life, id, .. } => {
                 let counts = [RefusalKind::TopicNotFound, RefusalKind::OutcomeUnknown].contains(&kind);
                 (self.sums.refused, self.sums.unknown) =
                     (self.sums.refused + u64::from(!counts), self.sums.unknown + u64::from(is_unknown));
-                let of_life = self.model.life(life)?;
-                let was_deleted_since = of_life.deletion != Standing::Never && of_life.deletion_request > request;
-                self.model.publish_refused(id, kind, was_deleted_since)?;
+                self.publish_refused(request, life, id, kind)?;
             }
             Asked::Seek { life, group } | Asked::DeleteGroup { life, group } => {
                 self.model.life(life)?.group(&group).refused(request, is_unknown);
@@ -281,9 +330,17 @@ impl World {
         Ok(())
     }
 
+    fn publish_refused(&mut self, request: u64, life: u64, id: u64, kind: RefusalKind) -> Check {
+        let of_life = self.model.life(life)?;
+        let was_deleted_since = of_life.deletion != Standing::Never && of_life.deletion_request > request;
+        self.model.publish_refused(id, kind, was_deleted_since)
+    }
+
     fn check_reason(&mut self, asked: &Asked, life: Option<u64>, kind: RefusalKind) -> Check {
         let was_sure = match asked {
-            Asked::Publish { was_sure, .. } | Asked::Delete { was_sure, .. } => *was_sure,
+            Asked::Publish { was_sure, .. } | Asked::PublishAll { was_sure, .. } | Asked::Delete { was_sure, .. } => {
+                *was_sure
+            }
             _ => false,
         };
         let is_sure = match life {
@@ -295,16 +352,26 @@ impl World {
             None => false,
         };
         let wrong = match kind {
+            // A repeat finds what is there: that takes no room.
+            RefusalKind::StorageFailed | RefusalKind::OutcomeUnknown | RefusalKind::StorageFull
+                if matches!(asked, Asked::Repeat { .. }) =>
+            {
+                true
+            }
             RefusalKind::TopicNotFound => {
+                let is_publish =
+                    matches!(asked, Asked::Publish { .. } | Asked::PublishAll { .. } | Asked::Letter { .. });
                 let is_delete = matches!(asked, Asked::Delete { .. });
-                was_sure && (is_delete || is_sure) || (is_sure && !matches!(asked, Asked::Publish { .. }) && !is_delete)
+                was_sure && (is_delete || is_sure) || (is_sure && !is_publish && !is_delete)
             }
             RefusalKind::GroupNotFound => matches!(asked, Asked::StatGroup { was_sure: true, .. }) && is_sure,
             RefusalKind::TopicExists => !matches!(asked, Asked::Create { .. }),
             RefusalKind::StorageFailed | RefusalKind::OutcomeUnknown => is_memory || !self.has_failed,
             RefusalKind::StorageFull => !self.has_failed && !self.has_been_full && self.sizes.memory_max > 1 << 20,
             RefusalKind::Busy => false,
-            RefusalKind::PayloadTooLarge => !matches!(asked, Asked::Publish { .. }),
+            RefusalKind::PayloadTooLarge => {
+                !matches!(asked, Asked::Publish { .. } | Asked::PublishAll { .. } | Asked::Letter { .. })
+            }
             RefusalKind::IdReused
             | RefusalKind::InvalidName
             | RefusalKind::InvalidConfig

@@ -19,7 +19,10 @@ const PULLS_MAX: u64 = 400;
 impl World {
     /// One thing that happens by itself; `false` when nothing is left to happen.
     pub(super) fn go_on(&mut self) -> Check<bool> {
-        if self.placings.is_empty() && self.in_flight.is_empty() {
+        let is_idle = self.placings.is_empty() && self.in_flight.is_empty();
+        if !self.letters.is_empty() && (is_idle || self.chance.one_in(2)) {
+            self.carry_letter()?;
+        } else if is_idle {
             if self.shard()?.is_dirty() {
                 self.give(Event::TurnEnded)?;
                 return Ok(true);
@@ -45,7 +48,10 @@ impl World {
     fn finish(&mut self) -> Check {
         self.give(Event::TurnEnded)?;
         for _ in 0..ROUNDS_MAX {
-            let is_quiet = self.asked.is_empty() && self.in_flight.is_empty() && self.placings.is_empty();
+            let is_quiet = self.letters.is_empty()
+                && self.asked.is_empty()
+                && self.in_flight.is_empty()
+                && self.placings.is_empty();
             if is_quiet && self.shard()?.is_settled() {
                 return Ok(());
             }
@@ -151,6 +157,8 @@ impl World {
                 // What somebody held or gave back comes when its time is over.
                 self.pass_ms(31_000)?;
                 self.give(Event::TurnEnded)?;
+                // What was given out too often leaves meanwhile.
+                self.finish()?;
                 if empty == 3 {
                     return self.check_drained(life, group);
                 }
