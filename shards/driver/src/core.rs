@@ -126,6 +126,8 @@ pub(crate) struct State<F: Front> {
     pub(crate) memberships: SlotMap<MembershipKey, Membership>,
     /// Dead letters whose answers have not come.
     pub(crate) letters: SlotMap<LetterKey, Letter>,
+    /// When it was last told that some find no place, monotonic milliseconds.
+    pub(crate) letters_told_ms: u64,
     /// Memberships with something to tell their owner.
     pub(crate) memberships_listed: Vec<MembershipKey>,
     /// Windows with batches that their cursors have not been offered.

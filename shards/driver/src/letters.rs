@@ -9,6 +9,9 @@ use crate::front::{AnswerWhen, Front};
 use crate::lane::LaneItem;
 use crate::route::LETTER_BIT;
 
+/// How often it is told at most that letters find no place, in milliseconds.
+const TOLD_AGAIN_MS: u64 = 10_000;
+
 slotmap::new_key_type! {
     /// Names a letter until its answer has come.
     pub(crate) struct LetterKey;
@@ -42,8 +45,13 @@ impl<F: Front> State<F> {
     pub(crate) fn take_letter_reply(&mut self, key: LetterKey, reply: &Reply) {
         let Some(Letter { shard, letter, to }) = self.letters.remove(key) else { return };
         let is_stored = matches!(reply, Reply::Published { .. });
-        if let Reply::Refused(refusal) = reply {
-            tracing::warn!(to = to.as_str(), group = letter.group.as_str(), offset = letter.offset.0, %refusal, "a dead letter finds no place and is tried again");
+        // As many letters may wait as there are pending messages: one speaks for all of a while.
+        let is_told = self.letters_told_ms > 0 && self.now.monotonic_ms < self.letters_told_ms + TOLD_AGAIN_MS;
+        if let Reply::Refused(refusal) = reply
+            && !is_told
+        {
+            self.letters_told_ms = self.now.monotonic_ms;
+            tracing::warn!(to = to.as_str(), group = letter.group.as_str(), offset = letter.offset.0, %refusal, "dead letters find no place and are tried again, this one and perhaps others");
         }
         self.give_shard_at(shard, Event::DeadLettered { letter, is_stored });
     }

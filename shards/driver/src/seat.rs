@@ -224,6 +224,7 @@ pub(crate) fn new_state<F: Front>(
         cursors: SlotMap::with_key(),
         memberships: SlotMap::with_key(),
         letters: SlotMap::with_key(),
+        letters_told_ms: 0,
         memberships_listed: Vec::new(),
         news: Vec::new(),
         interest_changes: Vec::new(),
