@@ -15,6 +15,7 @@ mod groups;
 mod ids;
 mod loads;
 mod log;
+mod log_turn;
 mod opening;
 mod parked;
 mod publish;
