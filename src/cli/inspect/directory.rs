@@ -164,6 +164,10 @@ fn visit(named: Named, path: &Path, is_verbose: bool, damages: &mut Damages) -> 
     }
     match FileVisit::open(path, Manner { is_verbose, is_alone: false }) {
         Ok(visit) => Visit::Read(visit),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let text = "it was there a moment ago: a broker that runs recycles and removes files";
+            Visit::Told("gone", text.to_owned())
+        }
         Err(error) => {
             let text = format!("cannot be read: {error}");
             damages.add_unreadable(&shown(path), text.clone());

@@ -56,6 +56,8 @@ pub(super) struct Verdict {
     outcome: Outcome,
     /// Why it refuses, or why nothing is known.
     reason: Option<String>,
+    /// Files went while they were being looked at.
+    has_moved: bool,
     checkpoint: Option<CheckpointView>,
     damaged_slot: Option<char>,
     findings: Vec<FindingView>,
@@ -82,6 +84,7 @@ impl Verdict {
             shard: None,
             outcome: Outcome::Opens,
             reason: None,
+            has_moved: false,
             checkpoint: None,
             damaged_slot: None,
             findings: Vec::new(),
@@ -98,6 +101,7 @@ impl Verdict {
         };
         let ended = Reader::of(files).and_then(|mut reader| verdict.open((folder, files), &mut reader, is_verbose));
         if let Err(error) = ended {
+            verdict.has_moved = error.kind() == io::ErrorKind::NotFound;
             (verdict.outcome, verdict.reason) = (Outcome::Unreadable, Some(error.to_string()));
         }
         verdict
@@ -201,6 +205,7 @@ impl Verdict {
 
     fn refused(&mut self, refused: &OpenRefused, reader: &mut Reader) {
         // A start that fails to read refuses, and so do we; but of our reading that is to be known.
+        self.has_moved = reader.failure.as_ref().is_some_and(|error| error.kind() == io::ErrorKind::NotFound);
         self.outcome = if reader.failure.is_some() { Outcome::Unreadable } else { Outcome::Refuses };
         self.reason = Some(match (&reader.failure, refused) {
             (Some(error), OpenRefused::Failed { segment, .. }) => format!("log segment {segment}: {error}"),
@@ -216,6 +221,8 @@ impl Verdict {
         match self.outcome {
             Outcome::Opens => {}
             Outcome::Refuses => damages.add(whole(format!("a start would refuse: {reason}"))),
+            // Files went while they were being looked at: that is a broker at work, and no damage.
+            Outcome::Unreadable if self.has_moved => {}
             Outcome::Unreadable => damages.add_unreadable(path, format!("cannot be read: {reason}")),
         }
         self.findings.iter().for_each(|finding| damages.add(finding.damage(path)));
