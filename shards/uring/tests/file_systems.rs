@@ -116,7 +116,8 @@ fn both_ways_of_syncing_are_measured() {
     let scratch = Scratch::new();
     let measure = measure_sync(&scratch.path).unwrap();
     let through = measure.write_through_us.expect("every Linux of the tests knows RWF_DSYNC");
-    assert_eq!(measure.choice == SyncChoice::WriteThrough, through <= measure.write_then_sync_us);
+    let is_clearly_faster = through * 5 <= measure.write_then_sync_us * 4;
+    assert_eq!(measure.choice == SyncChoice::WriteThrough, is_clearly_faster);
     assert_eq!(std::fs::read_dir(&scratch.path).unwrap().count(), 0, "nothing is left behind");
     assert!(measure_sync(&scratch.file("none")).is_err());
 }
