@@ -9,6 +9,12 @@ use serde_json::json;
 use std::fs;
 
 /// Ranges of the log in which nothing is written yet.
+/// Whether both slots are there and all segments that are made ahead.
+fn is_at_rest(data: &DataDirectory) -> bool {
+    let is_preparing = data.files().iter().any(|path| path.extension().is_some_and(|name| name == "preparing"));
+    data.marked(b"RMSLOT\0\0").len() == 2 && data.marked(b"RMLOGSEG").len() >= 4 && !is_preparing
+}
+
 fn free_ranges(data: &DataDirectory) -> Vec<(std::path::PathBuf, std::ops::Range<u64>)> {
     let batches = data.batches();
     let of = |path: std::path::PathBuf| {
@@ -39,7 +45,7 @@ fn a_failed_write_is_told_and_poisons() {
     broker.publish_numbers("t", 0..50);
     broker.group_post("t", "g", "fetch", json!({ "max": 10, "from_offset": 0 }));
     broker.group_post("t", "g", "ack", json!({ "offsets": [0, 1, 2, 3] }));
-    wait_until("both slots are written", || data.marked(b"RMSLOT\0\0").len() == 2);
+    wait_until("both slots are written and nothing is being made", || is_at_rest(&data));
     broker.get("/health/ready").expect(200);
     let ballast = disk.break_under(&free_ranges(&data));
 
@@ -93,7 +99,7 @@ fn a_poisoned_broker_ends_in_order() {
     let mut broker = data.start();
     broker.create_logged_topic("t");
     broker.publish_numbers("t", 0..5);
-    wait_until("both slots are written", || data.marked(b"RMSLOT\0\0").len() == 2);
+    wait_until("both slots are written and nothing is being made", || is_at_rest(&data));
     let _ballast = disk.break_under(&free_ranges(&data));
     broker.request("POST", &topic_path("t", "/publish"), &[], b"x").expect_error(500, "outcome_unknown");
     let mut stream = broker.subscribe("t", "?from_offset=0", &[]);

@@ -113,7 +113,10 @@ fn read_all(broker: &Broker, topic: &str, how: usize, until: &dyn Fn() -> Option
         _ => {
             let mut socket = broker.websocket(topic, "?group=readers&from_offset=0&max_in_flight=100", &[]);
             loop {
-                let Heard::Message(message) = socket.step(LIMIT) else { panic!("{topic}: no message") };
+                let message = match socket.step(LIMIT) {
+                    Heard::Message(message) => message,
+                    other => panic!("{topic}: no message but {other:?}; {}", broker.group(topic, "readers")),
+                };
                 let is_last = take(&message.value);
                 socket.send_frame(LAST | TEXT, json!({ "ack": message.offset }).to_string().as_bytes());
                 if is_last {

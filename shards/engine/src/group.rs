@@ -141,6 +141,9 @@ pub(crate) struct Group {
     pub(crate) is_loading: bool,
     /// Answers that leave when the log has what happened.
     answers: Vec<(Origin, Reply)>,
+    /// Who joins when the log has the group, and those of them who have left before.
+    joining: Vec<Joining>,
+    left_early: Vec<Origin>,
     /// Its entry in the shard's list of times.
     pub(crate) scheduled_ms: Option<u64>,
 }
@@ -172,6 +175,8 @@ impl Group {
             is_unlogged: false,
             is_loading: false,
             answers: Vec::new(),
+            joining: Vec::new(),
+            left_early: Vec::new(),
             scheduled_ms: None,
         }
     }
@@ -250,7 +255,10 @@ impl Group {
 
     /// A member goes: what it holds is ready for the others at once.
     pub(crate) fn leave(&mut self, origin: Origin) {
-        let Some(member) = self.members.remove(&origin) else { return };
+        let Some(member) = self.members.remove(&origin) else {
+            self.leave_early(origin);
+            return;
+        };
         self.willing.remove(&origin);
         for offset in member.held {
             self.free(offset);

@@ -87,15 +87,14 @@ impl Shard {
         if group.member_count() >= GROUP_MEMBERS_MAX {
             return Err(Refusal::busy("this group has as many members as it may"));
         }
-        let origin = joining.origin;
-        group.join(joining);
-        group.list(partition.incarnation, &mut self.listed_groups);
         let reply = Reply::Joined { epoch: group.epoch(), high_water };
+        group.list(partition.incarnation, &mut self.listed_groups);
         if group.is_begun() {
+            group.join(joining);
             return Ok(Some(reply));
         }
         // A group that began at the tail and was forgotten would begin further on, and lose what came meanwhile.
-        group.answer_when_logged(origin, reply);
+        group.join_when_logged(joining, reply);
         Ok(None)
     }
 

@@ -353,9 +353,16 @@ impl Shard {
                 }
             }
             Awaiting::Join { to, incarnation, group, high_water } => {
-                let found = self.living(incarnation).and_then(|topic| topic.groups.get(&group));
-                let gone = || Reply::Refused(Refusal::group_not_found(group.as_str()));
-                let reply = found.map_or_else(gone, |found| Reply::Joined { epoch: found.epoch(), high_water });
+                let topic = self.topics.get_mut(&incarnation).filter(|topic| !topic.is_ending);
+                let found = topic.and_then(|topic| topic.groups.get_mut(&group));
+                let reply = match found {
+                    Some(found) => {
+                        found.join_waiting(to);
+                        found.list(incarnation, &mut self.listed_groups);
+                        Reply::Joined { epoch: found.epoch(), high_water }
+                    }
+                    None => Reply::Refused(Refusal::group_not_found(group.as_str())),
+                };
                 effects.push(Effect::Reply { to, reply });
             }
             Awaiting::Reply { to, reply } => effects.push(Effect::Reply { to, reply }),

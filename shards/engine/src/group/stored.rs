@@ -4,7 +4,7 @@ use ringmain_model::limit::GROUP_PENDING_MAX;
 use ringmain_model::{Offset, PartitionRef, Refusal, RefusalKind, TopicConfig};
 use ringmain_wal::GroupProgress;
 
-use super::{Group, Pending};
+use super::{Group, Joining, Pending};
 use crate::acked::Acked;
 use crate::command::{Effect, Origin, Reply};
 
@@ -82,6 +82,29 @@ impl Group {
         self.answers.push((to, reply));
     }
 
+    /// Has somebody become a member when the log has the group: nothing is given to one who has not heard that it joined.
+    pub(crate) fn join_when_logged(&mut self, joining: Joining, reply: Reply) {
+        self.answer_when_logged(joining.origin, reply);
+        self.joining.push(joining);
+    }
+
+    /// The log has the group: who waited for that is a member from now on, unless it has left meanwhile.
+    pub(crate) fn join_waiting(&mut self, origin: Origin) {
+        let Some(at) = self.joining.iter().position(|joining| joining.origin == origin) else { return };
+        let joining = self.joining.remove(at);
+        match self.left_early.iter().position(|left| *left == origin) {
+            Some(at) => drop(self.left_early.remove(at)),
+            None => self.join(joining),
+        }
+    }
+
+    pub(super) fn leave_early(&mut self, origin: Origin) {
+        let waits = self.joining.iter().any(|joining| joining.origin == origin);
+        if waits && !self.left_early.contains(&origin) {
+            self.left_early.push(origin);
+        }
+    }
+
     /// Whether somebody waits for the log.
     pub(crate) fn is_awaited(&self) -> bool {
         !self.is_begun || !self.answers.is_empty()
@@ -96,7 +119,7 @@ impl Group {
     pub(crate) fn refuse_answers(&mut self, effects: &mut Vec<Effect>) {
         for (to, reply) in self.take_answers() {
             if matches!(reply, Reply::Joined { .. }) {
-                self.leave(to);
+                self.joining.retain(|joining| joining.origin != to);
             }
             effects.push(Effect::Reply { to, reply: Reply::Refused(not_stored()) });
         }
