@@ -130,6 +130,10 @@ impl Shard {
         epoch: u64,
         committed: Offset,
     ) -> Result<Sequence, Refusal> {
+        self.close_logged_batches();
+        if let (Some(topic), Some(log)) = (self.topics.get_mut(&partition.incarnation), &mut self.log) {
+            log.append_marks(&mut topic.log, false)?;
+        }
         let (acked, attempts) = (Vec::new(), Vec::new());
         let progress = GroupProgress { partition, group: name.clone(), epoch, committed, acked, attempts };
         let awaiting = Awaiting::Begin { incarnation: partition.incarnation, group: name.clone(), epoch };

@@ -70,6 +70,8 @@ pub(crate) struct PartitionLog {
     boundary: Offset,
     /// When records came, if they are kept for a time only.
     pub(crate) ages: Option<Box<Ages>>,
+    /// The log start that a start would find at least: the log or a checkpoint has it.
+    pub(crate) logged_start: Offset,
     /// Topic segments, in order, without a gap.
     stored: VecDeque<TopicSegment>,
     /// Files of segments that retention has passed.
@@ -114,6 +116,7 @@ impl PartitionLog {
             interest: Vec::new(),
             boundary: Offset(0),
             ages: None,
+            logged_start: Offset(0),
             stored: VecDeque::new(),
             dropped: Vec::new(),
             lost: Vec::new(),
@@ -361,6 +364,7 @@ impl PartitionLog {
         batches: impl Iterator<Item = RecordBatch>,
         shard: &mut ShardBytes,
     ) {
+        self.logged_start = log_start;
         self.log_start.advance(log_start);
         self.log_end.advance(log_end);
         self.durable.advance(log_end);

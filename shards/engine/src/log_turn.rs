@@ -67,7 +67,9 @@ impl Shard {
             let Some(group) = topic.groups.get_mut(&name) else { continue };
             let progress = group.image(PartitionRef { incarnation, partition: 0 });
             let entry = Entry::GroupProgress(progress);
-            let appended = if is_to_free { log.append_to_free(&entry) } else { log.append(&entry, None) };
+            let appended = log
+                .append_marks(&mut topic.log, is_to_free)
+                .and_then(|()| if is_to_free { log.append_to_free(&entry) } else { log.append(&entry, None) });
             match appended {
                 Ok(sequence) => {
                     group.is_unlogged = false;

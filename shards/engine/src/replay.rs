@@ -86,11 +86,12 @@ impl Shard {
             Entry::GroupDeleted { partition, group } => {
                 replay.groups.remove(&(partition, group));
             }
-            Entry::LogMarks(_)
-            | Entry::PartitionSegments(_)
-            | Entry::KnownMessages(_)
-            | Entry::SetAside(_)
-            | Entry::PartitionAges(_) => {}
+            Entry::LogMarks(marks) => {
+                let known = replay.marks.entry(marks.partition).or_insert(marks);
+                known.log_start = known.log_start.max(marks.log_start);
+                known.log_end = known.log_end.max(marks.log_end);
+            }
+            Entry::PartitionSegments(_) | Entry::KnownMessages(_) | Entry::SetAside(_) | Entry::PartitionAges(_) => {}
         }
     }
 

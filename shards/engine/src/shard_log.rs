@@ -14,6 +14,7 @@ use crate::checkpoint::Checkpointing;
 use crate::command::{Effect, Now, Origin, PlacementChange, Reply, StorageNews};
 use crate::group::Group;
 use crate::loads::{Loads, Place};
+use crate::log::PartitionLog;
 use crate::opening::{StorageSettings, StorageState, StorageStats};
 use crate::parked::Parked;
 use crate::shard::Shard;
@@ -137,6 +138,15 @@ impl ShardLog {
         self.stats.commit_entries += 1;
         self.awaiting.extend(awaiting.map(|awaiting| (sequence, awaiting)));
         Ok(sequence)
+    }
+
+    /// Appends where a partition's log starts, if the log does not know: progress that went along with the start must not be
+    /// ahead of it after a crash, or messages would be there that its group never gets.
+    pub(crate) fn append_marks(&mut self, partition: &mut PartitionLog, is_to_free: bool) -> Result<(), Refusal> {
+        let Some(marks) = partition.marks_to_log() else { return Ok(()) };
+        let entry = Entry::LogMarks(marks);
+        let appended = if is_to_free { self.append_to_free(&entry) } else { self.append(&entry, None) };
+        appended.map(|_| partition.logged_start = marks.log_start)
     }
 
     /// Appends an entry that a checkpoint waits for.

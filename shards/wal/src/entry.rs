@@ -59,7 +59,7 @@ pub enum Entry {
         /// Its name.
         group: GroupName,
     },
-    /// Where a partition's log starts and ends. In checkpoints only.
+    /// Where a partition's log starts and ends: in checkpoints, and before progress that went along with the start.
     LogMarks(LogMarks),
     /// Where a partition's records stand that have left the log. In checkpoints only.
     PartitionSegments(PartitionSegments),

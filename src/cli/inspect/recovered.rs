@@ -70,9 +70,9 @@ impl Recovered {
             Entry::GroupDeleted { partition, group } => {
                 self.groups.remove(&(*partition, group.clone()));
             }
-            Entry::LogMarks(marks) => self.mark(marks),
-            // In checkpoints only; their marks tell how many records there are.
-            Entry::PartitionSegments(_)
+            // What was there before retention passed it counts as found; the rest stands in checkpoints only.
+            Entry::LogMarks(_)
+            | Entry::PartitionSegments(_)
             | Entry::KnownMessages(_)
             | Entry::SetAside(_)
             | Entry::Clock(_)

@@ -1,7 +1,7 @@
 //! The part of a partition's log that has moved to topic segments: finding, reading and dropping it. On the owner's core.
 
 use ringmain_model::{Offset, PartitionRef, Retention};
-use ringmain_wal::{Chunk, RecordBatch, TopicFile, TopicSegment};
+use ringmain_wal::{Chunk, LogMarks, RecordBatch, TopicFile, TopicSegment};
 
 use crate::loads::{Loads, Wanted};
 use crate::log::{PartitionLog, ShardBytes};
@@ -193,6 +193,12 @@ impl PartitionLog {
                 Lookup::Found(first.unwrap_or(chunk.end).max(start))
             }
         }
+    }
+
+    /// Where the log starts and ends, if a start would find an earlier start than that.
+    pub(crate) fn marks_to_log(&self) -> Option<LogMarks> {
+        let (log_start, log_end) = (self.log_start().offset(), self.high_water().offset());
+        (log_start > self.logged_start).then(|| LogMarks { partition: self.partition(), log_start, log_end })
     }
 
     /// What a checkpoint is to do with the records that only the shard's log has: the partition, from which offset, up to

@@ -235,8 +235,6 @@ impl Life {
     pub(super) fn check_groups(&mut self, run: u64, found: &[GroupStats]) -> Check {
         let visible = self.visible_end;
         let evicted = self.log_start_max.max(visible.saturating_sub(self.retention_least.max_messages));
-        // While a delete was under way nobody could see where the log started.
-        let evicted = if self.deletion_request == 0 { evicted } else { visible };
         let dropped_after = self.max_deliver_least.filter(|_| self.may_drop);
         let unreadable = self.unreadable.iter().chain(&self.unreadable_ever);
         let is_unreadable = |offset: u64| unreadable.clone().any(|(from, end)| (*from..*end).contains(&offset));
