@@ -18,9 +18,10 @@ pub(crate) struct Link {
     pub(crate) socket: SocketId,
     pub(crate) output: Output,
     pub(crate) cursors: SmallVec<[CursorKey; 1]>,
-    pub(crate) membership: Option<MembershipKey>,
-    /// A fetch of a group that waits for its answer.
-    pub(crate) pull: Option<Box<PullAsked>>,
+    /// Its parts in its group, one in each partition.
+    pub(crate) memberships: SmallVec<[MembershipKey; 1]>,
+    /// Fetches of a group that wait for their answers: one that takes messages, or one that looks in each partition.
+    pub(crate) pulls: Vec<PullAsked>,
     /// When `on_timer` is wanted, and when to look at write progress again: monotonic milliseconds, `u64::MAX` for never.
     pub(crate) deadline_ms: u64,
     pub(crate) stall_ms: u64,
@@ -57,8 +58,8 @@ impl Link {
             socket,
             output: Output::default(),
             cursors: SmallVec::new(),
-            membership: None,
-            pull: None,
+            memberships: SmallVec::new(),
+            pulls: Vec::new(),
             deadline_ms: u64::MAX,
             stall_ms: u64::MAX,
             scheduled_ms: None,

@@ -19,6 +19,7 @@ use crate::front::{Action, Front};
 use crate::lane::{Bed, LaneItem, Lanes};
 use crate::letters::{Letter, LetterKey};
 use crate::membership::{Membership, MembershipKey};
+use crate::orders::{OrderKey, SentOrder};
 use crate::placement::PlacementTable;
 use crate::report::CoreCounters;
 use crate::storage::{Disk, Done};
@@ -128,6 +129,8 @@ pub(crate) struct State<F: Front> {
     pub(crate) letters: SlotMap<LetterKey, Letter>,
     /// When it was last told that some find no place, monotonic milliseconds.
     pub(crate) letters_told_ms: u64,
+    /// What shards of this core asked of others, until they answer.
+    pub(crate) orders: SlotMap<OrderKey, SentOrder>,
     /// Memberships with something to tell their owner.
     pub(crate) memberships_listed: Vec<MembershipKey>,
     /// Windows with batches that their cursors have not been offered.

@@ -86,7 +86,7 @@ impl<F: Front> State<F> {
         link.stall_ms = u64::MAX;
         for carried in sent {
             self.count_delivered(key, carried);
-            self.note_sent(key, carried.messages);
+            self.note_sent(key, carried);
         }
         self.give_credit(key);
         self.tell_drained(key);
@@ -134,7 +134,7 @@ impl<F: Front> State<F> {
     pub(crate) fn end_parts(&mut self, key: ConnectionKey) {
         self.unsubscribe_all(key);
         self.leave_group(key);
-        self.abandon_pull(key);
+        self.abandon_pulls(key);
     }
 
     pub(crate) fn fire_timers(&mut self) {
@@ -162,7 +162,7 @@ impl<F: Front> State<F> {
     pub(crate) fn shut_sessions_down(&mut self) {
         for key in self.connections.keys() {
             self.call(key, |front, session, io| front.on_shutdown(session, io));
-            self.take_back_pull(key);
+            self.take_back_pulls(key);
             if self.connections.get_mut(key).is_some_and(|connection| connection.link.lingering) {
                 // All that it was told is with the kernel: nobody waits for its peer to hang up.
                 self.end(key, Close::Flush, true);

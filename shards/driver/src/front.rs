@@ -4,15 +4,15 @@ use bytes::Bytes;
 pub use ringmain_engine::{AnswerWhen, GroupAction as GroupWish};
 use ringmain_engine::{Assignment, Nack, Now, Reply};
 use ringmain_model::{
-    GroupName, HighWaterMark, Message, Offset, PartitionRef, Position, Refusal, ShardId, TopicConfig, TopicName,
-    TopicPatch,
+    GroupName, HighWaterMark, Incarnation, Message, Offset, PartitionRef, Position, Refusal, ShardId, TopicConfig,
+    TopicName, TopicPatch,
 };
 use ringmain_wal::RecordBatch;
 
 use crate::connection::{Carried, Link};
 use crate::core::Poisoned;
 use crate::membership::MemberWord;
-use crate::placement::{Placed, PlacementTable};
+use crate::placement::PlacementTable;
 use crate::report::CoreReport;
 
 /// A protocol on one core. Each connection has a session: a state machine that takes bytes and answers, and leaves through
@@ -60,6 +60,8 @@ pub enum Request {
     Create {
         /// Its name.
         name: TopicName,
+        /// How many partitions it has, at least 1.
+        partitions: u32,
         /// Its settings.
         config: TopicConfig,
     },
@@ -79,25 +81,33 @@ pub enum Request {
     PublishAll {
         /// The topic's name.
         name: TopicName,
+        /// The number of the partition.
+        partition: u32,
         /// The messages, in order, at least one.
         messages: Vec<Message>,
         /// When the answer is wanted.
         answer: AnswerWhen,
     },
-    /// How a topic stands.
+    /// How a partition of a topic stands.
     Stat {
-        /// Its name.
+        /// The topic's name.
         name: TopicName,
+        /// The number of the partition.
+        partition: u32,
     },
-    /// How a topic's groups stand.
+    /// How the groups of a partition stand.
     Groups {
         /// The topic's name.
         topic: TopicName,
+        /// The number of the partition.
+        partition: u32,
     },
     /// Do something with a group without being a member.
     Group {
         /// The topic's name.
         topic: TopicName,
+        /// The number of the partition.
+        partition: u32,
         /// The group's name.
         group: GroupName,
         /// What.
@@ -109,6 +119,8 @@ pub enum Request {
     Publish {
         /// The topic's name.
         name: TopicName,
+        /// The number of the partition.
+        partition: u32,
         /// The message.
         message: Message,
         /// When the answer is wanted.
@@ -118,6 +130,8 @@ pub enum Request {
     Fetch {
         /// The topic's name.
         name: TopicName,
+        /// The number of the partition.
+        partition: u32,
         /// First offset wanted.
         from: Offset,
         /// At most that many bytes, and at least one batch.
@@ -207,14 +221,21 @@ pub enum SlowReader {
     Close,
 }
 
-/// A subscription that is wanted.
+/// A subscription to one partition that is wanted.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Subscription {
-    pub(crate) number: u32,
-    pub(crate) name: TopicName,
-    pub(crate) start: StartAt,
-    pub(crate) protocol: Protocol,
-    pub(crate) slow: SlowReader,
+pub struct Subscription {
+    /// By what the session knows it.
+    pub number: u32,
+    /// The topic's name.
+    pub name: TopicName,
+    /// The number of the partition.
+    pub partition: u32,
+    /// Where it starts.
+    pub start: StartAt,
+    /// Through which protocol.
+    pub protocol: Protocol,
+    /// What happens to it when it falls behind.
+    pub slow: SlowReader,
 }
 
 /// A membership that is wanted.
@@ -222,6 +243,8 @@ pub(crate) struct Subscription {
 pub struct Join {
     /// The topic.
     pub topic: TopicName,
+    /// The number of the partition: a connection joins its group in each.
+    pub partition: u32,
     /// The group.
     pub group: GroupName,
     /// Where the group starts if it is not there yet; its end when `None`.
@@ -230,6 +253,25 @@ pub struct Join {
     pub in_flight_max: u32,
     /// Through which protocol. An SSE member acknowledges by sending.
     pub protocol: Protocol,
+    /// The messages of each partition are to go to one member at a time, in order.
+    pub is_ordered: bool,
+}
+
+/// What a core knows of where a topic is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TopicPlace {
+    /// The topic's life.
+    pub incarnation: Incarnation,
+    /// How many partitions it has.
+    pub partitions: u32,
+}
+
+impl TopicPlace {
+    /// One of its partitions.
+    #[must_use]
+    pub fn partition(&self, number: u32) -> PartitionRef {
+        PartitionRef { incarnation: self.incarnation, partition: number }
+    }
 }
 
 /// News of a subscription.
@@ -242,7 +284,8 @@ pub enum Notice {
         /// Everything below it is visible now.
         high_water: HighWaterMark,
     },
-    /// The connection is a member of its group.
+    /// The connection is a member of its group in one partition. The notice, like all of a membership, comes with the number of the
+    /// partition as that of the subscription.
     Joined {
         /// The partition that is read.
         partition: PartitionRef,
@@ -320,7 +363,7 @@ pub(crate) enum Action {
     Ask { request: u64, what: Request },
     Subscribe(Subscription),
     Join(Join),
-    Say(MemberWord),
+    Say(u32, MemberWord),
     Unsubscribe(u32),
     UnsubscribeAll,
     GiveCredit,
@@ -345,10 +388,11 @@ impl Io<'_> {
         self.placement.find(name).is_some()
     }
 
-    /// The partition of a topic that this core knows. It may go before a request reaches its owner.
+    /// Where a topic is that this core knows. It may go before a request reaches its owner.
     #[must_use]
-    pub fn partition_of(&self, name: &TopicName) -> Option<PartitionRef> {
-        self.placement.find(name).map(Placed::partition)
+    pub fn place_of(&self, name: &TopicName) -> Option<TopicPlace> {
+        let placed = self.placement.find(name)?;
+        Some(TopicPlace { incarnation: placed.incarnation, partitions: placed.partitions })
     }
 
     /// Shards of the broker that store nothing more because a write failed.
@@ -356,8 +400,8 @@ impl Io<'_> {
         self.poisoned.shards()
     }
 
-    /// Queues bytes that hold `messages` messages of a subscription, or of the connection's group, for which its number does
-    /// not matter; they may be shared with other connections.
+    /// Queues bytes that hold `messages` messages of a subscription, or of the connection's group in the partition of that number;
+    /// they may be shared with other connections.
     pub fn send(&mut self, bytes: Bytes, subscription: u32, messages: u32) {
         self.link.output.push(bytes, Carried { subscription, messages });
     }
@@ -381,8 +425,8 @@ impl Io<'_> {
     /// Starts a subscription; notices and batches follow, never during this call. They bear its `number`, which the session
     /// chooses and which no other subscription of the connection has. A connection has at most
     /// [`SUBSCRIPTIONS_PER_CONNECTION_MAX`](ringmain_model::limit::SUBSCRIPTIONS_PER_CONNECTION_MAX): one more is refused as busy.
-    pub fn subscribe(&mut self, number: u32, name: TopicName, start: StartAt, protocol: Protocol, slow: SlowReader) {
-        self.actions.push(Action::Subscribe(Subscription { number, name, start, protocol, slow }));
+    pub fn subscribe(&mut self, subscription: Subscription) {
+        self.actions.push(Action::Subscribe(subscription));
     }
 
     /// Whether batches wait: a session that is not ready for any holds them from before it subscribes, and lets them come when
@@ -399,19 +443,19 @@ impl Io<'_> {
         self.actions.push(Action::Join(join));
     }
 
-    /// Acknowledges a message that the group gave in `epoch`.
-    pub fn ack(&mut self, epoch: u64, offset: Offset) {
-        self.actions.push(Action::Say(MemberWord::Ack { epoch, offset }));
+    /// Acknowledges a message that the group gave in `epoch`, in the partition of that number.
+    pub fn ack(&mut self, partition: u32, epoch: u64, offset: Offset) {
+        self.actions.push(Action::Say(partition, MemberWord::Ack { epoch, offset }));
     }
 
     /// Gives a message back, to go out again after `delay_ms` milliseconds.
-    pub fn nack(&mut self, epoch: u64, offset: Offset, delay_ms: u64) {
-        self.actions.push(Action::Say(MemberWord::Nack(Nack { epoch, offset, delay_ms })));
+    pub fn nack(&mut self, partition: u32, epoch: u64, offset: Offset, delay_ms: u64) {
+        self.actions.push(Action::Say(partition, MemberWord::Nack(Nack { epoch, offset, delay_ms })));
     }
 
-    /// Changes how many messages the connection may hold unacknowledged.
-    pub fn hold_at_most(&mut self, messages: u32) {
-        self.actions.push(Action::Say(MemberWord::InFlightMax(messages)));
+    /// Changes how many messages of one partition the connection may hold unacknowledged.
+    pub fn hold_at_most(&mut self, partition: u32, messages: u32) {
+        self.actions.push(Action::Say(partition, MemberWord::InFlightMax(messages)));
     }
 
     /// Ends the subscription of that number, if there is one: nothing of it comes after this call.

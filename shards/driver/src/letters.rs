@@ -1,7 +1,7 @@
 //! Dead letters on their way from one topic to another, which may be on another core. On the core of the topic they leave.
 
 use ringmain_engine::{Command, DeadLetter, Event, Origin, Reply};
-use ringmain_model::{Message, Refusal, TopicName};
+use ringmain_model::{Message, PartitionRef, Refusal, TopicName};
 use slotmap::Key;
 
 use crate::core::State;
@@ -29,7 +29,11 @@ pub(crate) struct Letter {
 impl<F: Front> State<F> {
     /// Has a letter of the shard at `index` stored in the topic `to`.
     pub(crate) fn send_letter(&mut self, index: usize, letter: DeadLetter, to: TopicName, message: Message) {
-        let placed = self.placement.find(&to).map(|placed| (placed.shard, placed.partition()));
+        let placed = self.placement.find(&to).and_then(|placed| {
+            let number = PartitionRef::number_of(&message, placed.partitions).unwrap_or(0);
+            let shard = placed.shard.of_partition(number, self.settings.shards);
+            Some((shard, placed.partition(number).ok()?))
+        });
         let key = self.letters.insert(Letter { shard: index, letter, to });
         let origin = Origin { core: self.settings.own, asker: key.data().as_ffi(), request: LETTER_BIT };
         let sent = placed.is_some_and(|(shard, partition)| {

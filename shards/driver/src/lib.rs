@@ -12,6 +12,7 @@ mod front;
 mod lane;
 mod letters;
 mod membership;
+mod orders;
 mod perform;
 mod placement;
 mod reader;
@@ -28,7 +29,7 @@ mod tests;
 
 pub use front::{
     Answer, AnswerWhen, Close, Delivery, End, Front, GroupWish, Io, Join, Notice, Protocol, Request, Requested,
-    SlowReader, StartAt,
+    SlowReader, StartAt, Subscription, TopicPlace,
 };
 pub use report::{CoreCounters, CoreReport, ShardStorage, TopicOnCore};
 pub use ringmain_uring::{Error as RingError, descriptors, processor};

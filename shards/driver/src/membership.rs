@@ -5,10 +5,10 @@
 
 use ringmain_engine::{Assignment, Command, GroupStart, MemberNews, Nack, Origin, Progress, Reply};
 use ringmain_model::limit::MEMBER_IN_FLIGHT_MAX;
-use ringmain_model::{GroupName, Offset, PartitionRef, Refusal, ShardId, TopicName};
+use ringmain_model::{GroupName, Incarnation, Offset, PartitionRef, Refusal, ShardId, TopicName};
 use slotmap::Key;
 
-use crate::connection::ConnectionKey;
+use crate::connection::{Carried, ConnectionKey};
 use crate::core::State;
 use crate::front::{End, Front, Join, Notice, Protocol};
 use crate::lane::LaneFull;
@@ -43,12 +43,16 @@ impl<F: Front> State<F> {
     }
 
     pub(crate) fn join(&mut self, connection: ConnectionKey, join: Join) {
-        let Join { topic, group, start, in_flight_max, protocol } = join;
+        let Join { topic, partition: number, group, start, in_flight_max, protocol, is_ordered } = join;
         let Some(placed) = self.placement.find(&topic) else {
             let refusal = Refusal::topic_not_found(topic.as_str());
-            return self.notice(connection, Notice::Refused(refusal));
+            return self.notice(connection, number, Notice::Refused(refusal));
         };
-        let (partition, shard) = (placed.partition(), placed.shard);
+        let shard = placed.shard.of_partition(number, self.settings.shards);
+        let partition = match placed.partition(number) {
+            Ok(partition) => partition,
+            Err(refusal) => return self.notice(connection, number, Notice::Refused(refusal)),
+        };
         let key = self.memberships.insert(Membership {
             connection,
             partition,
@@ -67,20 +71,32 @@ impl<F: Front> State<F> {
             start: start.map_or(GroupStart::Tail, GroupStart::Offset),
             in_flight_max: in_flight_max.min(MEMBER_IN_FLIGHT_MAX),
             acks_by_sending: protocol == Protocol::Sse,
+            is_ordered,
+            identity: connection.asker(),
         };
         if let Err(LaneFull) = self.send(shard, self.membership_origin(key), command) {
             self.memberships.remove(key);
             self.counters.lane_busy += 1;
             let refusal = Refusal::busy("the topic's core has as many requests waiting as it may");
-            return self.notice(connection, Notice::Refused(refusal));
+            return self.notice(connection, number, Notice::Refused(refusal));
         }
         if let Some(connection) = self.connections.get_mut(connection) {
-            connection.link.membership = Some(key);
+            connection.link.memberships.push(key);
         }
     }
 
-    fn notice(&mut self, connection: ConnectionKey, notice: Notice) {
-        self.call(connection, |front, session, io| front.on_notice(session, 0, notice, io));
+    fn notice(&mut self, connection: ConnectionKey, partition: u32, notice: Notice) {
+        self.call(connection, |front, session, io| front.on_notice(session, partition, notice, io));
+    }
+
+    /// A connection's membership in one partition. Sessions join in the order of the partitions, so it is looked for there first.
+    fn membership_of(&mut self, connection: ConnectionKey, partition: u32) -> Option<MembershipKey> {
+        let keys = &self.connections.get_mut(connection)?.link.memberships;
+        let is_it = |key: &MembershipKey| {
+            self.memberships.get(*key).is_some_and(|membership| membership.partition.partition == partition)
+        };
+        let at_its_place = keys.get(partition as usize).copied().filter(is_it);
+        at_its_place.or_else(|| keys.iter().copied().find(is_it))
     }
 
     /// The owner has answered a join, or noted what it was told.
@@ -89,12 +105,12 @@ impl<F: Front> State<F> {
         let (connection, partition) = (membership.connection, membership.partition);
         match reply {
             Reply::Joined { epoch, high_water } => {
-                self.notice(connection, Notice::Joined { partition, epoch, high_water });
+                self.notice(connection, partition.partition, Notice::Joined { partition, epoch, high_water });
             }
             Reply::Refused(refusal) => {
                 // The owner does not know this member (any more): there is nothing to leave.
                 self.forget_membership(key);
-                self.notice(connection, Notice::Refused(refusal));
+                self.notice(connection, partition.partition, Notice::Refused(refusal));
             }
             _ => {}
         }
@@ -109,7 +125,7 @@ impl<F: Front> State<F> {
 
     pub(crate) fn take_news(&mut self, key: MembershipKey, news: MemberNews) {
         let Some(membership) = self.memberships.get(key) else { return };
-        let connection = membership.connection;
+        let (connection, partition) = (membership.connection, membership.partition.partition);
         let notice = match news {
             MemberNews::Lost { messages, resumed } => Notice::Lost { messages, resumed },
             MemberNews::Moved { epoch, next } => Notice::Moved { epoch, next },
@@ -118,26 +134,30 @@ impl<F: Front> State<F> {
                 Notice::Ended(End::GroupDeleted)
             }
         };
-        self.notice(connection, notice);
+        self.notice(connection, partition, notice);
     }
 
-    /// Notes what a connection says of messages that it got.
-    pub(crate) fn note_progress(&mut self, connection: ConnectionKey, note: impl FnOnce(&mut Progress)) {
-        let Some(key) = self.connections.get_mut(connection).and_then(|connection| connection.link.membership) else {
-            return;
-        };
+    /// Notes what a connection says of messages that it got of one partition.
+    pub(crate) fn note_progress(
+        &mut self,
+        connection: ConnectionKey,
+        partition: u32,
+        note: impl FnOnce(&mut Progress),
+    ) {
+        let Some(key) = self.membership_of(connection, partition) else { return };
         if let Some(membership) = self.memberships.get_mut(key) {
             note(&mut membership.progress);
             self.list_membership(key);
         }
     }
 
-    /// The connection's output took `messages` of the group.
-    pub(crate) fn note_sent(&mut self, connection: ConnectionKey, messages: u32) {
-        self.note_progress(connection, |progress| progress.sent += messages);
-        let key = self.connections.get_mut(connection).and_then(|connection| connection.link.membership);
-        if let Some(membership) = key.and_then(|key| self.memberships.get_mut(key)) {
-            membership.delivered += u64::from(messages);
+    /// The connection's output took messages of the group.
+    pub(crate) fn note_sent(&mut self, connection: ConnectionKey, carried: Carried) {
+        let Some(key) = self.membership_of(connection, carried.subscription) else { return };
+        if let Some(membership) = self.memberships.get_mut(key) {
+            membership.progress.sent += carried.messages;
+            membership.delivered += u64::from(carried.messages);
+            self.list_membership(key);
         }
     }
 
@@ -151,13 +171,12 @@ impl<F: Front> State<F> {
 
     /// A connection ends its part: the owner is told when there is room.
     pub(crate) fn leave_group(&mut self, connection: ConnectionKey) {
-        let Some(key) = self.connections.get_mut(connection).and_then(|connection| connection.link.membership.take())
-        else {
-            return;
-        };
-        if let Some(membership) = self.memberships.get_mut(key) {
-            membership.is_leaving = true;
-            self.list_membership(key);
+        let Some(connection) = self.connections.get_mut(connection) else { return };
+        for key in std::mem::take(&mut connection.link.memberships) {
+            if let Some(membership) = self.memberships.get_mut(key) {
+                membership.is_leaving = true;
+                self.list_membership(key);
+            }
         }
     }
 
@@ -174,8 +193,8 @@ impl<F: Front> State<F> {
 
     /// Tells what a connection's member has done before its next question goes out, so that both take effect in order.
     pub(crate) fn tell_before_asking(&mut self, connection: ConnectionKey) {
-        let key = self.connections.get_mut(connection).and_then(|connection| connection.link.membership);
-        if let Some(key) = key {
+        let keys = self.connections.get_mut(connection).map(|connection| connection.link.memberships.clone());
+        for key in keys.unwrap_or_default() {
             self.tell_progress_of(key);
         }
     }
@@ -219,20 +238,20 @@ impl<F: Front> State<F> {
     fn forget_membership(&mut self, key: MembershipKey) {
         self.settle_delivered(key);
         let Some(membership) = self.memberships.remove(key) else { return };
-        if let Some(connection) = self.connections.get_mut(membership.connection)
-            && connection.link.membership == Some(key)
-        {
-            connection.link.membership = None;
+        if let Some(connection) = self.connections.get_mut(membership.connection) {
+            connection.link.memberships.retain(|other| *other != key);
         }
     }
 
     /// The topic is gone: its members are told.
-    pub(crate) fn end_memberships(&mut self, partition: PartitionRef) {
-        let of_topic = self.memberships.iter().filter(|(_, membership)| membership.partition == partition);
-        let keys: Vec<_> = of_topic.map(|(key, membership)| (key, membership.connection)).collect();
-        for (key, connection) in keys {
+    pub(crate) fn end_memberships(&mut self, incarnation: Incarnation) {
+        let of_topic =
+            self.memberships.iter().filter(|(_, membership)| membership.partition.incarnation == incarnation);
+        let keys: Vec<_> =
+            of_topic.map(|(key, membership)| (key, membership.connection, membership.partition.partition)).collect();
+        for (key, connection, partition) in keys {
             self.forget_membership(key);
-            self.notice(connection, Notice::Ended(End::TopicDeleted));
+            self.notice(connection, partition, Notice::Ended(End::TopicDeleted));
         }
     }
 }

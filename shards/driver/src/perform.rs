@@ -30,6 +30,7 @@ impl<F: Front> State<F> {
                 }
                 Effect::File { operation, effect } => self.file_effects.push((index, operation, effect)),
                 Effect::DeadLetter { letter, to, message } => self.send_letter(index, letter, to, message),
+                Effect::Order { order, shard, what } => self.send_order(index, order, shard, what),
                 Effect::StorageNews(news) => tell_news(shard, &news),
                 Effect::Place { change, placement } => {
                     for core in (0..self.settings.cores).map(CoreId) {
@@ -100,6 +101,7 @@ impl<F: Front> State<F> {
             AskerKind::Window(window) => self.take_interested(window, &reply),
             AskerKind::Membership(membership) => self.take_membership_reply(membership, reply),
             AskerKind::Letter(letter) => self.take_letter_reply(letter, &reply),
+            AskerKind::Order(order) => self.take_order_reply(order, reply),
         }
     }
 
@@ -109,7 +111,7 @@ impl<F: Front> State<F> {
         let open = key.and_then(|key| self.connections.get_mut(key)).filter(|connection| connection.link.is_open());
         if let Answer::Reply(pulled @ Reply::Pulled { .. }) = answer {
             let Some(connection) = open else { return self.return_pulled(to, pulled) };
-            connection.link.pull = None;
+            connection.link.pulls.retain(|pull| pull.origin.request & !WAITING_BIT != to.request);
             return self.answer_session(key, to, Answer::Reply(pulled));
         }
         self.answer_session(key, to, answer);
@@ -139,13 +141,17 @@ impl<F: Front> State<F> {
             members.entry(&membership.topic).or_default()[membership.protocol.index()] += 1;
         }
         let on_core = self.placement.iter().map(|(name, placed)| {
-            let window = self.windows_by_partition.get(&placed.partition()).and_then(|key| self.windows.get(*key));
             let [mut delivered, mut subscribers] = [placed.delivered, members.get(name).copied().unwrap_or_default()];
-            for at in 0..2 {
-                delivered[at] += window.map_or(0, |window| window.delivered[at]);
-                subscribers[at] += window.map_or(0, |window| u64::from(window.subscribers[at]));
+            let mut dropped = placed.dropped;
+            for partition in placed.all() {
+                let window = self.windows_by_partition.get(&partition).and_then(|key| self.windows.get(*key));
+                let Some(window) = window else { continue };
+                for at in 0..2 {
+                    delivered[at] += window.delivered[at];
+                    subscribers[at] += u64::from(window.subscribers[at]);
+                }
+                dropped += window.dropped;
             }
-            let dropped = placed.dropped + window.map_or(0, |window| window.dropped);
             TopicOnCore { name: name.clone(), delivered, dropped, subscribers }
         });
         let on_core = on_core.collect();

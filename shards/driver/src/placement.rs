@@ -2,13 +2,15 @@
 
 use hashbrown::HashMap;
 use ringmain_engine::PlacementChange;
-use ringmain_model::{Incarnation, PartitionRef, ShardId, TopicName};
+use ringmain_model::{Incarnation, PartitionRef, Refusal, RefusalKind, ShardId, TopicName};
 
 /// What one core knows of a topic.
 #[derive(Clone, Debug)]
 pub(crate) struct Placed {
     pub(crate) incarnation: Incarnation,
+    /// The shard of its first partition.
     pub(crate) shard: ShardId,
+    pub(crate) partitions: u32,
     /// Messages that this core's connections took, of subscriptions that have ended; those of running ones stand in the window.
     pub(crate) delivered: [u64; 2],
     /// Messages that readers who followed were made to miss, likewise.
@@ -16,9 +18,25 @@ pub(crate) struct Placed {
 }
 
 impl Placed {
-    /// The topic's only partition.
-    pub(crate) fn partition(&self) -> PartitionRef {
-        PartitionRef { incarnation: self.incarnation, partition: 0 }
+    /// One of the topic's partitions.
+    ///
+    /// # Errors
+    /// A refusal that says how many there are.
+    pub(crate) fn partition(&self, number: u32) -> Result<PartitionRef, Refusal> {
+        if number >= self.partitions {
+            let message = match self.partitions {
+                1 => format!("there is no partition {number}: the topic has one, 0"),
+                count => format!("there is no partition {number}: the topic has {count}, from 0 to {}", count - 1),
+            };
+            return Err(Refusal::new(RefusalKind::InvalidRequest, message));
+        }
+        Ok(PartitionRef { incarnation: self.incarnation, partition: number })
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> impl Iterator<Item = PartitionRef> + use<> {
+        let incarnation = self.incarnation;
+        (0..self.partitions).map(move |partition| PartitionRef { incarnation, partition })
     }
 }
 
@@ -32,8 +50,8 @@ impl PlacementTable {
     /// Applies what an owner announced. The changes of one owner come in its order.
     pub(crate) fn apply(&mut self, change: PlacementChange) {
         match change {
-            PlacementChange::Add { name, incarnation, shard } => {
-                self.topics.insert(name, Placed { incarnation, shard, delivered: [0; 2], dropped: 0 });
+            PlacementChange::Add { name, incarnation, shard, partitions } => {
+                self.topics.insert(name, Placed { incarnation, shard, partitions, delivered: [0; 2], dropped: 0 });
             }
             PlacementChange::Remove { name, incarnation } => {
                 if self.topics.get(&name).is_some_and(|placed| placed.incarnation == incarnation) {

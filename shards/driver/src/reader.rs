@@ -9,11 +9,12 @@ use crate::connection::{Carried, ConnectionKey};
 use crate::core::State;
 use crate::front::{Delivery, End, Front, Io, Notice, Protocol, Requested, SlowReader, StartAt, Subscription};
 use crate::lane::LaneFull;
+use crate::placement::Placed;
 use crate::window::{Cursor, CursorKey, CursorState, Window, WindowKey, WindowState};
 
 impl<F: Front> State<F> {
     pub(crate) fn subscribe(&mut self, key: ConnectionKey, subscription: Subscription) {
-        let Subscription { number, name, start, protocol, slow } = subscription;
+        let Subscription { number, name, partition, start, protocol, slow } = subscription;
         let Some(placed) = self.placement.find(&name) else {
             let refusal = Refusal::topic_not_found(name.as_str());
             return self.tell(key, number, Notice::Refused(refusal));
@@ -23,7 +24,11 @@ impl<F: Front> State<F> {
             let refusal = Refusal::busy("this connection has as many subscriptions as it may");
             return self.tell(key, number, Notice::Refused(refusal));
         }
-        let (partition, shard) = (placed.partition(), placed.shard);
+        let shard = placed.shard.of_partition(partition, self.settings.shards);
+        let partition = match placed.partition(partition) {
+            Ok(partition) => partition,
+            Err(refusal) => return self.tell(key, number, Notice::Refused(refusal)),
+        };
         let window_key = *self
             .windows_by_partition
             .entry(partition)
@@ -465,12 +470,14 @@ impl<F: Front> State<F> {
 
     /// Applies a placement change; a topic that went takes its subscriptions with it.
     pub(crate) fn place(&mut self, change: PlacementChange) {
-        if let PlacementChange::Remove { incarnation, .. } = &change {
-            let partition = PartitionRef { incarnation: *incarnation, partition: 0 };
-            if let Some(key) = self.windows_by_partition.get(&partition).copied() {
-                self.end_window(key);
+        if let PlacementChange::Remove { name, incarnation } = &change {
+            let placed = self.placement.find(name).filter(|placed| placed.incarnation == *incarnation);
+            for partition in placed.into_iter().flat_map(Placed::all).collect::<Vec<_>>() {
+                if let Some(key) = self.windows_by_partition.get(&partition).copied() {
+                    self.end_window(key);
+                }
             }
-            self.end_memberships(partition);
+            self.end_memberships(*incarnation);
         }
         self.placement.apply(change);
     }

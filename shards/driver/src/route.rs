@@ -1,7 +1,7 @@
 //! Where a session's wishes go: the owner's core, through a call or a lane; full lanes answer at once. On the asking core.
 
 use ringmain_engine::{Command, GroupAction as GroupWish, Origin, Reply};
-use ringmain_model::{CoreId, GroupName, Incarnation, Refusal, ShardId, TopicName};
+use ringmain_model::{CoreId, GroupName, Incarnation, PartitionRef, Refusal, ShardId, TopicName};
 use slotmap::{Key, KeyData};
 
 use crate::connection::{ConnectionKey, PullAsked};
@@ -10,16 +10,18 @@ use crate::front::{Action, Front, Io, Request};
 use crate::lane::{LaneFull, LaneItem};
 use crate::letters::LetterKey;
 use crate::membership::MembershipKey;
+use crate::orders::OrderKey;
 use crate::placement::Placed;
 use crate::window::{CursorKey, WindowKey};
 
-/// The highest five bits of a request number say who on a core asked; sessions' numbers stay below.
+/// The highest six bits of a request number say who on a core asked; sessions' numbers stay below.
 const CURSOR_BIT: u64 = 1 << 63;
 const WINDOW_BIT: u64 = 1 << 62;
 pub(crate) const MEMBERSHIP_BIT: u64 = 1 << 61;
 /// Marks a request that may wait long for its answer: such requests have places of their own in a lane.
 pub(crate) const WAITING_BIT: u64 = 1 << 60;
 pub(crate) const LETTER_BIT: u64 = 1 << 59;
+pub(crate) const ORDER_BIT: u64 = 1 << 58;
 
 /// Who on a core asked.
 pub(crate) enum AskerKind {
@@ -28,6 +30,7 @@ pub(crate) enum AskerKind {
     Window(WindowKey),
     Membership(MembershipKey),
     Letter(LetterKey),
+    Order(OrderKey),
 }
 
 impl AskerKind {
@@ -40,6 +43,8 @@ impl AskerKind {
             AskerKind::Membership(MembershipKey::from(KeyData::from_ffi(origin.asker)))
         } else if origin.request & LETTER_BIT != 0 {
             AskerKind::Letter(LetterKey::from(KeyData::from_ffi(origin.asker)))
+        } else if origin.request & ORDER_BIT != 0 {
+            AskerKind::Order(OrderKey::from(KeyData::from_ffi(origin.asker)))
         } else {
             AskerKind::Connection
         }
@@ -87,7 +92,7 @@ impl<F: Front> State<F> {
                 Action::UnsubscribeAll => self.unsubscribe_all(key),
                 Action::GiveCredit => self.give_credit(key),
                 Action::Join(join) => self.join(key, join),
-                Action::Say(word) => self.note_progress(key, |progress| word.note(progress)),
+                Action::Say(partition, word) => self.note_progress(key, partition, |progress| word.note(progress)),
             }
         }
         self.actions = actions;
@@ -104,42 +109,48 @@ impl<F: Front> State<F> {
     fn ask(&mut self, key: ConnectionKey, request: u64, what: Request) {
         self.tell_before_asking(key);
         let origin = Origin { core: self.settings.own, asker: key.asker(), request };
-        let sent =
-            match what {
-                Request::Create { name, config } => {
-                    let shard = ShardId::initial(name.as_str(), self.settings.shards);
-                    let incarnation = draw_incarnation();
-                    self.send(shard, origin, Command::Create { name, config, incarnation })
-                }
-                Request::Delete { name } => self.ask_owner(origin, &name.clone(), |_| Command::Delete { name }),
-                Request::Change { name, patch } => {
-                    self.ask_owner(origin, &name, |placed| Command::Change { incarnation: placed.incarnation, patch })
-                }
-                Request::PublishAll { name, messages, answer } => self.ask_owner(origin, &name, |placed| {
-                    Command::PublishAll { partition: placed.partition(), messages, answer }
-                }),
-                Request::Stat { name } => {
-                    self.ask_owner(origin, &name, |placed| Command::Stat { incarnation: placed.incarnation })
-                }
-                Request::Publish { name, message, answer } => self.ask_owner(origin, &name, |placed| {
-                    Command::Publish { partition: placed.partition(), message, answer }
-                }),
-                Request::Fetch { name, from, bytes_max, records_max } => self.ask_owner(origin, &name, |placed| {
-                    Command::Read { partition: placed.partition(), from, bytes_max, records_max, following: false }
-                }),
-                Request::Groups { topic } => {
-                    self.ask_owner(origin, &topic, |placed| Command::Groups { partition: placed.partition() })
-                }
-                Request::Group { topic, group, wish: wish @ GroupWish::Pull { .. } } => {
-                    self.ask_pull(origin, key, &topic, group, wish)
-                }
-                Request::Group { topic, group, wish } => self.ask_owner(origin, &topic, |placed| Command::Group {
-                    partition: placed.partition(),
-                    group,
-                    action: wish,
-                }),
-                Request::Report => self.ask_reports(origin),
-            };
+        let sent = match what {
+            Request::Create { name, partitions, config } => {
+                let shard = ShardId::initial(name.as_str(), self.settings.shards);
+                let incarnation = draw_incarnation();
+                self.send(shard, origin, Command::Create { name, partitions, config, incarnation })
+            }
+            Request::Delete { name } => self.ask_owner(origin, &name.clone(), 0, |_| Command::Delete { name }),
+            Request::Change { name, patch } => self
+                .ask_owner(origin, &name, 0, |partition| Command::Change { incarnation: partition.incarnation, patch }),
+            Request::PublishAll { name, partition, messages, answer } => {
+                self.ask_owner(origin, &name, partition, |partition| Command::PublishAll {
+                    partition,
+                    messages,
+                    answer,
+                })
+            }
+            Request::Stat { name, partition } => {
+                self.ask_owner(origin, &name, partition, |partition| Command::Stat { partition })
+            }
+            Request::Publish { name, partition, message, answer } => {
+                self.ask_owner(origin, &name, partition, |partition| Command::Publish { partition, message, answer })
+            }
+            Request::Fetch { name, partition, from, bytes_max, records_max } => {
+                self.ask_owner(origin, &name, partition, |partition| Command::Read {
+                    partition,
+                    from,
+                    bytes_max,
+                    records_max,
+                    following: false,
+                })
+            }
+            Request::Groups { topic, partition } => {
+                self.ask_owner(origin, &topic, partition, |partition| Command::Groups { partition })
+            }
+            Request::Group { topic, partition, group, wish: wish @ GroupWish::Pull { .. } } => {
+                self.ask_pull(origin, key, &topic, partition, group, wish)
+            }
+            Request::Group { topic, partition, group, wish } => {
+                self.ask_owner(origin, &topic, partition, |partition| Command::Group { partition, group, action: wish })
+            }
+            Request::Report => self.ask_reports(origin),
+        };
         if let Err(LaneFull) = sent {
             self.counters.lane_busy += 1;
             self.refuse(origin, Refusal::busy("the topic's core has as many requests waiting as it may"));
@@ -154,14 +165,22 @@ impl<F: Front> State<F> {
         &mut self,
         origin: Origin,
         name: &TopicName,
-        command: impl FnOnce(&Placed) -> Command,
+        number: u32,
+        command: impl FnOnce(PartitionRef) -> Command,
     ) -> Result<(), LaneFull> {
-        let Some(placed) = self.placement.find(name) else {
-            self.refuse(origin, Refusal::topic_not_found(name.as_str()));
-            return Ok(());
-        };
-        let (shard, command) = (placed.shard, command(placed));
-        self.send(shard, origin, command)
+        match self.place_of(name, number) {
+            Ok((shard, partition)) => self.send(shard, origin, command(partition)),
+            Err(refusal) => {
+                self.refuse(origin, refusal);
+                Ok(())
+            }
+        }
+    }
+
+    /// A partition by its topic and number, and its shard.
+    fn place_of(&self, name: &TopicName, number: u32) -> Result<(ShardId, PartitionRef), Refusal> {
+        let placed = self.placement.find(name).ok_or_else(|| Refusal::topic_not_found(name.as_str()))?;
+        Ok((placed.shard.of_partition(number, self.settings.shards), placed.partition(number)?))
     }
 
     /// Sends a fetch of a group, and remembers it while it waits: what it gets must not be lost with its connection.
@@ -170,35 +189,35 @@ impl<F: Front> State<F> {
         origin: Origin,
         key: ConnectionKey,
         topic: &TopicName,
+        number: u32,
         group: GroupName,
         wish: GroupWish,
     ) -> Result<(), LaneFull> {
         let waits = matches!(wish, GroupWish::Pull { wait_ms, .. } if wait_ms > 0);
         let origin = Origin { request: origin.request | if waits { WAITING_BIT } else { 0 }, ..origin };
-        if let Some(placed) = self.placement.find(topic)
+        if let Ok((shard, partition)) = self.place_of(topic, number)
             && let Some(connection) = self.connections.get_mut(key)
         {
-            let (shard, partition) = (placed.shard, placed.partition());
-            connection.link.pull = Some(Box::new(PullAsked { origin, shard, partition, group: group.clone() }));
+            connection.link.pulls.push(PullAsked { origin, shard, partition, group: group.clone() });
         }
-        self.ask_owner(origin, topic, |placed| Command::Group { partition: placed.partition(), group, action: wish })
+        self.ask_owner(origin, topic, number, |partition| Command::Group { partition, group, action: wish })
     }
 
     /// The connection has gone: its fetch of a group is taken back. If the lane is full the messages that it gets come back
     /// when they find nobody.
-    pub(crate) fn abandon_pull(&mut self, key: ConnectionKey) {
-        self.take_back_pull(key);
+    pub(crate) fn abandon_pulls(&mut self, key: ConnectionKey) {
+        self.take_back_pulls(key);
         if let Some(connection) = self.connections.get_mut(key) {
-            connection.link.pull = None;
+            connection.link.pulls.clear();
         }
     }
 
-    /// Has the owner answer a fetch of a group that waits: with nothing, if it still does.
-    pub(crate) fn take_back_pull(&mut self, key: ConnectionKey) {
-        let pull = self.connections.get_mut(key).and_then(|connection| connection.link.pull.clone());
-        let Some(pull) = pull else { return };
-        let PullAsked { origin, shard, partition, group } = *pull;
-        let _ = self.send(shard, origin, Command::Group { partition, group, action: GroupWish::Abandon });
+    /// Has the owners answer a fetch of a group that waits: with nothing, if it still does.
+    pub(crate) fn take_back_pulls(&mut self, key: ConnectionKey) {
+        let pulls = self.connections.get_mut(key).map(|connection| connection.link.pulls.clone());
+        for PullAsked { origin, shard, partition, group } in pulls.unwrap_or_default() {
+            let _ = self.send(shard, origin, Command::Group { partition, group, action: GroupWish::Abandon });
+        }
     }
 
     /// Gives back what a fetch got whose connection has gone. If the lane is full, `ack_wait` does it.
@@ -206,8 +225,9 @@ impl<F: Front> State<F> {
         let Reply::Pulled { partition, group, epoch, assignments } = pulled else { return };
         let offsets: Vec<_> =
             assignments.iter().flat_map(|given| given.records.iter().map(|record| record.offset)).collect();
-        let shard =
-            self.placement.iter().find(|(_, placed)| placed.partition() == partition).map(|(_, placed)| placed.shard);
+        let is_it = |placed: &Placed| placed.incarnation == partition.incarnation;
+        let placed = self.placement.iter().map(|(_, placed)| placed).find(|placed| is_it(placed));
+        let shard = placed.map(|placed| placed.shard.of_partition(partition.partition, self.settings.shards));
         if let Some(shard) = shard.filter(|_| !offsets.is_empty()) {
             let action = GroupWish::Nack { epoch: Some(epoch), offsets, delay_ms: 0 };
             let _ = self.send(shard, to, Command::Group { partition, group, action });

@@ -162,7 +162,11 @@ pub(crate) struct Inventory {
 impl Inventory {
     /// Empty shards, for memory topics alone.
     pub(crate) fn empty(own: CoreId, config: &DriverConfig, poisoned: &Poisoned) -> Self {
-        let settings = ShardSettings { cores: config.cores, memory_bytes_max: config.shard_memory_bytes_max };
+        let settings = ShardSettings {
+            cores: config.cores,
+            shards: config.shards,
+            memory_bytes_max: config.shard_memory_bytes_max,
+        };
         let own_shards = (own.0..config.shards).step_by(usize::from(config.cores));
         Self {
             shards: own_shards.map(|shard| Shard::new(ShardId(shard), settings)).collect(),
@@ -225,6 +229,7 @@ pub(crate) fn new_state<F: Front>(
         memberships: SlotMap::with_key(),
         letters: SlotMap::with_key(),
         letters_told_ms: 0,
+        orders: SlotMap::with_key(),
         memberships_listed: Vec::new(),
         news: Vec::new(),
         interest_changes: Vec::new(),

@@ -275,7 +275,8 @@ fn open_directory(config: &DriverConfig) -> Result<(DriverConfig, Option<Opened>
         config.shard_memory_bytes_max = (memory / u64::from(config.shards)).max(1);
     }
     let sync = storage.sync.unwrap_or_else(|| choose_sync(&storage));
-    let settings = ShardSettings { cores: config.cores, memory_bytes_max: config.shard_memory_bytes_max };
+    let settings =
+        ShardSettings { cores: config.cores, shards: config.shards, memory_bytes_max: config.shard_memory_bytes_max };
     let opening = open_shards(&directory, settings, &storage)?;
     tell(&directory, &opening);
     Ok((config, Some(Opened { directory, shards: opening.shards, sync })))
@@ -301,11 +302,7 @@ fn share_out(opened: Option<Opened>, cores: u16) -> (Option<LockGuard>, Vec<Opti
     let Some(Opened { directory, shards, sync }) = opened else { return (None, seats) };
     let mut placements = Vec::new();
     for shard in shards.iter().map(|opened| &opened.shard) {
-        placements.extend(shard.placements().map(|(name, incarnation)| PlacementChange::Add {
-            name: name.clone(),
-            incarnation,
-            shard: shard.id(),
-        }));
+        placements.extend(shard.placements());
     }
     let placements: Arc<[PlacementChange]> = placements.into();
     for seat in &mut seats {

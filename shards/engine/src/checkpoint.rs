@@ -170,7 +170,7 @@ impl Shard {
     /// Which tails move to topic segments, and which are written again.
     fn divide_tails(&self) -> (Vec<StoreJob>, VecDeque<(PartitionRef, Offset, Offset)>) {
         let Some(log) = &self.log else { return Default::default() };
-        let topics = self.topics_in_order().into_iter().map(|(_, topic)| topic);
+        let topics = self.partitions_in_order().into_iter().map(|(_, topic)| topic);
         // Also those whose end is not durable yet: a crash may bring them back.
         let logged = topics.filter(|topic| topic.is_logged());
         let tails: Vec<_> = logged.filter_map(|topic| Some((topic, topic.log.tail()?))).collect();
@@ -212,7 +212,7 @@ impl Shard {
             && let Some((partition, from, end)) = run.rewrites.front_mut()
             && bytes < TAILS_BYTES_PER_TURN
         {
-            let topic = self.topics.get(&partition.incarnation);
+            let topic = self.partitions.get(partition);
             let batch = topic.and_then(|topic| topic.log.first_batch_from(*from)).filter(|batch| batch.base() < *end);
             let Some(batch) = batch.cloned() else {
                 run.rewrites.pop_front();
@@ -282,15 +282,18 @@ impl Shard {
             clock: Some(self.clock.anchor(now)),
             ages: Vec::new(),
         };
-        for (incarnation, topic) in self.topics_in_order().into_iter().filter(|(_, topic)| topic.is_logged()) {
-            let partition = PartitionRef { incarnation, partition: 0 };
-            checkpoint.topics.push(TopicCreated {
-                incarnation,
-                name: topic.name.clone(),
-                created_us: topic.created_us,
-                partitions: 1,
-                config: topic.config.clone(),
-            });
+        let mut last = None;
+        for (partition, topic) in self.partitions_in_order().into_iter().filter(|(_, topic)| topic.is_logged()) {
+            // Of several partitions the first one here speaks for the topic.
+            if last.replace(partition.incarnation) != Some(partition.incarnation) {
+                checkpoint.topics.push(TopicCreated {
+                    incarnation: partition.incarnation,
+                    name: topic.name.clone(),
+                    created_us: topic.created_us,
+                    partitions: topic.partitions,
+                    config: topic.config.clone(),
+                });
+            }
             // What is not durable may get its offsets again.
             let (log_start, log_end) = (topic.log.log_start().offset(), topic.log.high_water().offset());
             checkpoint.marks.push(LogMarks { partition, log_start, log_end });
@@ -380,7 +383,7 @@ impl Shard {
     fn take_stored(&mut self, stored: PartitionSegments, effects: &mut Vec<Effect>) {
         let Some(log) = &mut self.log else { return };
         let files = stored.segments.iter().map(|segment| TopicFile { partition: stored.partition, base: segment.base });
-        let Some(topic) = self.topics.get_mut(&stored.partition.incarnation) else {
+        let Some(topic) = self.partitions.get_mut(&stored.partition) else {
             // Deleted meanwhile.
             log.checkpointing.unlinks.extend(files);
             return;
@@ -415,7 +418,7 @@ impl Shard {
         let gone: Vec<(u64, TopicFile)> = gone;
         let unlinks = std::mem::take(&mut log.checkpointing.unlinks);
         for file in gone.into_iter().map(|(_, file)| file).chain(unlinks) {
-            let topic = self.topics.get(&file.partition.incarnation);
+            let topic = self.partitions.get(&file.partition);
             if topic.is_some_and(|topic| topic.log.has_segment(file.base)) {
                 continue;
             }

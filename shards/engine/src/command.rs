@@ -1,6 +1,7 @@
 //! What cores and shards say to each other: commands, replies, events, effects. Values that cross between cores.
 
 use crate::group_command::{Assignment, DeadLetter, GroupAction, GroupStart, GroupStats, MemberNews, Progress};
+use crate::orders::Order;
 use ringmain_model::{
     CoreId, GroupName, HighWaterMark, Incarnation, LogStart, Message, Offset, PartitionRef, Refusal, ShardId,
     TopicConfig, TopicName, TopicPatch,
@@ -34,11 +35,15 @@ pub enum Command {
     Create {
         /// The topic's name.
         name: TopicName,
+        /// How many partitions it has, at least 1.
+        partitions: u32,
         /// Its settings.
         config: TopicConfig,
         /// Its life.
         incarnation: Incarnation,
     },
+    /// Do this shard's part of what another shard decided.
+    Order(Order),
     /// End a topic's life.
     Delete {
         /// The topic's name.
@@ -51,12 +56,12 @@ pub enum Command {
         /// What changes.
         patch: TopicPatch,
     },
-    /// Tell how a topic stands.
+    /// Tell how a partition of a topic stands.
     Stat {
-        /// The topic's life.
-        incarnation: Incarnation,
+        /// Which.
+        partition: PartitionRef,
     },
-    /// Tell how all topics of the shard stand.
+    /// Tell how all partitions of the shard stand.
     List,
     /// Store a message.
     Publish {
@@ -108,6 +113,10 @@ pub enum Command {
         in_flight_max: u32,
         /// A message counts as acknowledged when it is sent.
         acks_by_sending: bool,
+        /// The messages of a partition are to go to one member at a time, in order.
+        is_ordered: bool,
+        /// By what the member is known on its core, the same in all partitions of the topic.
+        identity: u64,
     },
     /// The member goes; what it holds goes to the others.
     Leave {
@@ -167,9 +176,9 @@ pub enum Reply {
     Created(Box<TopicStats>),
     /// The topic is gone, and every core knows it.
     Deleted,
-    /// How the topic stands.
+    /// How the partition stands.
     Stats(Box<TopicStats>),
-    /// How the shard's topics stand, in no order.
+    /// How the shard's partitions stand, in no order.
     Listed(Vec<TopicStats>),
     /// The message is stored and visible.
     Published {
@@ -251,13 +260,15 @@ impl Page {
     }
 }
 
-/// How a topic stands.
+/// How a partition of a topic stands.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TopicStats {
-    /// Its name.
+    /// The topic's name.
     pub name: TopicName,
-    /// Its life.
-    pub incarnation: Incarnation,
+    /// The partition.
+    pub partition: PartitionRef,
+    /// How many the topic has.
+    pub partitions: u32,
     /// Its settings.
     pub config: TopicConfig,
     /// Its shard.
@@ -312,6 +323,13 @@ pub enum Event {
         /// What came of it.
         completion: Completion,
     },
+    /// What came of an [`Effect::Order`].
+    OrderDone {
+        /// Its number.
+        order: u64,
+        /// Whether the shard has done its part; if not, why.
+        outcome: Result<(), Refusal>,
+    },
     /// What came of an [`Effect::DeadLetter`].
     DeadLettered {
         /// The letter.
@@ -332,8 +350,10 @@ pub enum PlacementChange {
         name: TopicName,
         /// Its life.
         incarnation: Incarnation,
-        /// Its shard.
+        /// The shard of its first partition; the others follow: see [`ShardId::of_partition`].
         shard: ShardId,
+        /// How many partitions it has.
+        partitions: u32,
     },
     /// A topic went.
     Remove {
@@ -430,6 +450,15 @@ pub enum Effect {
         to: TopicName,
         /// What it gets.
         message: Message,
+    },
+    /// Have another shard do its part, and give [`Event::OrderDone`] with the same number.
+    Order {
+        /// Its number in this shard.
+        order: u64,
+        /// Which shard.
+        shard: ShardId,
+        /// What.
+        what: Order,
     },
     /// Tell the operator what happened to the shard's storage.
     StorageNews(StorageNews),

@@ -63,13 +63,13 @@ fn id_of(letter: &DeadLetter) -> MessageId {
 impl Shard {
     /// The dead letters have a message, or do not take it now.
     pub(crate) fn dead_lettered(&mut self, now: Now, letter: &DeadLetter, is_stored: bool) {
-        let topic = self.topics.get_mut(&letter.partition.incarnation).filter(|topic| !topic.is_ending);
+        let topic = self.partitions.get_mut(&letter.partition).filter(|topic| !topic.is_ending);
         let Some(group) = topic.and_then(|topic| topic.groups.get_mut(&letter.group)) else { return };
         if is_stored {
             group.dead_is_gone(letter.epoch, letter.offset);
         } else {
             group.dead_stays(letter.epoch, letter.offset, now.monotonic_ms + DEAD_LETTER_RETRY_MS);
         }
-        group.list(letter.partition.incarnation, &mut self.listed_groups);
+        group.list(letter.partition, &mut self.listed_groups);
     }
 }

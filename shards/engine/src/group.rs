@@ -5,12 +5,13 @@
 //! holds" true by construction.
 
 mod giving;
+mod ordered;
 mod stored;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ringmain_model::limit::{GROUP_FETCH_BYTES_MAX, MEMBER_UNSENT_BYTES_MAX};
-use ringmain_model::{GroupName, Incarnation, Offset, TopicConfig};
+use ringmain_model::{GroupName, Offset, PartitionRef, TopicConfig};
 use ringmain_wal::RecordBatch;
 
 use crate::acked::Acked;
@@ -64,6 +65,9 @@ struct Member {
     unsent_bytes: usize,
     /// A message counts as acknowledged when it is sent.
     acks_by_sending: bool,
+    /// It wants the messages of a partition in order; and by what it is known in all partitions.
+    is_ordered: bool,
+    identity: u64,
     /// What this round of giving out has for it.
     filling: Option<Assignment>,
 }
@@ -91,6 +95,9 @@ pub(crate) struct Joining {
     pub(crate) origin: Origin,
     pub(crate) in_flight_max: u32,
     pub(crate) acks_by_sending: bool,
+    pub(crate) is_ordered: bool,
+    /// By what the member is known on its core, the same in all partitions.
+    pub(crate) identity: u64,
 }
 
 /// What a round of giving out, or time, has for somebody.
@@ -119,6 +126,10 @@ pub(crate) struct Group {
     /// Held and delayed messages by the time when they are freed.
     timed: BTreeSet<(u64, Offset)>,
     members: BTreeMap<Origin, Member>,
+    /// The partition's number in its topic.
+    number: u32,
+    /// The only member that gets messages, while one of them wants them in order.
+    leader: Option<Origin>,
     /// Members that may get a message now.
     willing: BTreeSet<Origin>,
     /// Who got the last one: it goes on with the next of the willing.
@@ -162,6 +173,8 @@ impl Group {
             dying: BTreeSet::new(),
             timed: BTreeSet::new(),
             members: BTreeMap::new(),
+            number: 0,
+            leader: None,
             willing: BTreeSet::new(),
             turn: None,
             pulls: VecDeque::new(),
@@ -182,9 +195,9 @@ impl Group {
     }
 
     /// Puts the group on the list of those that may have something to give out.
-    pub(crate) fn list(&mut self, incarnation: Incarnation, listed: &mut Vec<(Incarnation, GroupName)>) {
+    pub(crate) fn list(&mut self, partition: PartitionRef, listed: &mut Vec<(PartitionRef, GroupName)>) {
         if !std::mem::replace(&mut self.is_listed, true) {
-            listed.push((incarnation, self.name.clone()));
+            listed.push((partition, self.name.clone()));
         }
     }
 
@@ -238,6 +251,12 @@ impl Group {
         !self.willing.is_empty() || !self.pulls.is_empty()
     }
 
+    /// In which of its topic's partitions it is.
+    pub(crate) fn in_partition(mut self, partition: PartitionRef) -> Self {
+        self.number = partition.partition;
+        self
+    }
+
     pub(crate) fn join(&mut self, joining: Joining) {
         self.leave(joining.origin);
         let member = Member {
@@ -247,10 +266,13 @@ impl Group {
             unsent: VecDeque::new(),
             unsent_bytes: 0,
             acks_by_sending: joining.acks_by_sending,
+            is_ordered: joining.is_ordered,
+            identity: joining.identity,
             filling: None,
         };
         self.members.insert(joining.origin, member);
         self.weigh(joining.origin);
+        self.choose_leader();
     }
 
     /// A member goes: what it holds is ready for the others at once.
@@ -263,6 +285,7 @@ impl Group {
         for offset in member.held {
             self.free(offset);
         }
+        self.choose_leader();
     }
 
     pub(crate) fn set_in_flight_max(&mut self, origin: Origin, in_flight_max: u32) {
@@ -333,6 +356,7 @@ impl Group {
                 pending.due_ms = due_ms;
                 self.timed.insert((due_ms, offset));
             }
+            self.rewind_after(offset);
         }
         true
     }
@@ -341,6 +365,7 @@ impl Group {
     fn free(&mut self, offset: Offset) {
         self.let_go(offset);
         self.queue(offset);
+        self.rewind_after(offset);
     }
 
     /// Lists a pending message that nobody has: to go out again, or to leave.
@@ -405,7 +430,7 @@ impl Group {
         lost
     }
 
-    /// Adds a fetch that takes up to `count` messages, now or until `until_ms`.
+    /// Adds a fetch that takes up to `count` messages, now or until `until_ms`; with a count of 0 it only looks whether there is one.
     pub(crate) fn pull(&mut self, origin: Origin, count: u32, until_ms: u64) {
         self.pulls.push_back(Pull {
             origin,

@@ -45,7 +45,8 @@ pub enum GroupAction {
     Delete,
     /// Begin a new epoch.
     Seek(SeekTo),
-    /// Give out up to `count` messages to a worker without a stream, waiting for the first.
+    /// Give out up to `count` messages to a worker without a stream, waiting for the first. With a count of 0 nothing is given: the
+    /// answer comes when there is something.
     Pull {
         /// Where a group that is not there begins.
         start: GroupStart,

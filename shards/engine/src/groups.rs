@@ -12,9 +12,9 @@ use crate::loads::Loads;
 use crate::log::stored::Lookup;
 use crate::shard::Shard;
 use crate::shard_log::{Awaiting, storage_failed};
-use crate::topics::{Topic, deleted_meanwhile};
+use crate::topics::{Partition, deleted_meanwhile};
 
-impl Topic {
+impl Partition {
     /// Lets groups go past what retention took, and tells their members what that cost.
     pub(crate) fn evict_from_groups(&mut self, effects: &mut Vec<Effect>) {
         let start = self.log.log_start().offset();
@@ -37,10 +37,10 @@ impl Topic {
     ) -> Result<&mut Group, Refusal> {
         self.check_group_count(&name)?;
         let start = self.group_start(start);
-        let config = &self.config;
+        let (config, partition) = (&self.config, self.log.partition());
         Ok(self.groups.entry(name.clone()).or_insert_with(|| {
             *next_epoch += 1;
-            Group::new(name, *next_epoch - 1, start, config)
+            Group::new(name, *next_epoch - 1, start, config).in_partition(partition)
         }))
     }
 
@@ -80,7 +80,7 @@ impl Shard {
         joining: Joining,
     ) -> Result<Option<Reply>, Refusal> {
         self.begin_logged_group(partition, &name, start)?;
-        let topic = self.topics.get_mut(&partition.incarnation).filter(|topic| !topic.is_ending);
+        let topic = self.partitions.get_mut(&partition).filter(|topic| !topic.is_ending);
         let topic = topic.ok_or_else(deleted_meanwhile)?;
         let high_water = topic.log.high_water();
         let group = topic.group_or_begin(name, start, &mut self.next_epoch)?;
@@ -88,7 +88,7 @@ impl Shard {
             return Err(Refusal::busy("this group has as many members as it may"));
         }
         let reply = Reply::Joined { epoch: group.epoch(), high_water };
-        group.list(partition.incarnation, &mut self.listed_groups);
+        group.list(partition, &mut self.listed_groups);
         if group.is_begun() {
             group.join(joining);
             return Ok(Some(reply));
@@ -106,7 +106,7 @@ impl Shard {
         name: &GroupName,
         start: GroupStart,
     ) -> Result<(), Refusal> {
-        let Some(topic) = self.living(partition.incarnation).filter(|topic| topic.is_logged()) else { return Ok(()) };
+        let Some(topic) = self.living(partition).filter(|topic| topic.is_logged()) else { return Ok(()) };
         match topic.groups.get(name) {
             Some(group) if group.is_begun() || self.can_log() => return Ok(()),
             Some(_) => return Err(storage_failed()),
@@ -115,8 +115,8 @@ impl Shard {
         let (epoch, committed) = (self.next_epoch, topic.group_start(start));
         self.log_group(partition, name, epoch, committed)?;
         self.next_epoch += 1;
-        if let Some(topic) = self.topics.get_mut(&partition.incarnation) {
-            let group = Group::new(name.clone(), epoch, committed, &topic.config).unbegun();
+        if let Some(topic) = self.partitions.get_mut(&partition) {
+            let group = Group::new(name.clone(), epoch, committed, &topic.config).in_partition(partition).unbegun();
             topic.groups.insert(name.clone(), group);
         }
         Ok(())
@@ -131,12 +131,12 @@ impl Shard {
         committed: Offset,
     ) -> Result<Sequence, Refusal> {
         self.close_logged_batches();
-        if let (Some(topic), Some(log)) = (self.topics.get_mut(&partition.incarnation), &mut self.log) {
+        if let (Some(topic), Some(log)) = (self.partitions.get_mut(&partition), &mut self.log) {
             log.append_marks(&mut topic.log, false)?;
         }
         let (acked, attempts) = (Vec::new(), Vec::new());
         let progress = GroupProgress { partition, group: name.clone(), epoch, committed, acked, attempts };
-        let awaiting = Awaiting::Begin { incarnation: partition.incarnation, group: name.clone(), epoch };
+        let awaiting = Awaiting::Begin { partition, group: name.clone(), epoch };
         self.log_entry(&Entry::GroupProgress(progress), awaiting)
     }
 
@@ -146,10 +146,10 @@ impl Shard {
     }
 
     fn group_mut(&mut self, partition: PartitionRef, name: &GroupName) -> Result<&mut Group, Refusal> {
-        let topic = self.topics.get_mut(&partition.incarnation).filter(|topic| !topic.is_ending);
+        let topic = self.partitions.get_mut(&partition).filter(|topic| !topic.is_ending);
         let topic = topic.ok_or_else(deleted_meanwhile)?;
         let group = topic.groups.get_mut(name).ok_or_else(|| Refusal::group_not_found(name.as_str()))?;
-        group.list(partition.incarnation, &mut self.listed_groups);
+        group.list(partition, &mut self.listed_groups);
         Ok(group)
     }
 
@@ -186,7 +186,7 @@ impl Shard {
     }
 
     pub(crate) fn list_groups(&self, partition: PartitionRef) -> Reply {
-        match self.living(partition.incarnation) {
+        match self.living(partition) {
             Some(topic) => Reply::Groups(topic.group_stats()),
             None => Reply::Refused(deleted_meanwhile()),
         }
@@ -261,7 +261,7 @@ impl Shard {
 
     /// Refuses what a poisoned log could not keep.
     fn check_can_log(&self, partition: PartitionRef) -> Result<(), Refusal> {
-        let is_logged = self.living(partition.incarnation).is_some_and(Topic::is_logged);
+        let is_logged = self.living(partition).is_some_and(Partition::is_logged);
         if is_logged && !self.can_log() { Err(storage_failed()) } else { Ok(()) }
     }
 
@@ -273,15 +273,15 @@ impl Shard {
         name: &GroupName,
         reply: Reply,
     ) -> Option<Reply> {
-        let topic = self.topics.get_mut(&partition.incarnation).filter(|topic| topic.is_logged());
+        let topic = self.partitions.get_mut(&partition).filter(|topic| topic.is_logged());
         let Some(group) = topic.and_then(|topic| topic.groups.get_mut(name)) else { return Some(reply) };
         group.answer_when_logged(to, reply);
-        group.list(partition.incarnation, &mut self.listed_groups);
+        group.list(partition, &mut self.listed_groups);
         None
     }
 
     fn stat_group(&self, partition: PartitionRef, name: &GroupName) -> Result<Reply, Refusal> {
-        let topic = self.living(partition.incarnation).ok_or_else(deleted_meanwhile)?;
+        let topic = self.living(partition).ok_or_else(deleted_meanwhile)?;
         let group = topic.groups.get(name).ok_or_else(|| Refusal::group_not_found(name.as_str()))?;
         Ok(Reply::Group(Box::new(group.stats(topic.log.high_water().offset()))))
     }
@@ -293,7 +293,7 @@ impl Shard {
         name: &GroupName,
         effects: &mut Vec<Effect>,
     ) -> Result<Option<Reply>, Refusal> {
-        let topic = self.living(partition.incarnation).ok_or_else(deleted_meanwhile)?;
+        let topic = self.living(partition).ok_or_else(deleted_meanwhile)?;
         if !topic.groups.contains_key(name) {
             return Err(Refusal::group_not_found(name.as_str()));
         }
@@ -302,9 +302,9 @@ impl Shard {
             let entry = Entry::GroupDeleted { partition, group: name.clone() };
             self.log_entry(&entry, Awaiting::Reply { to: origin, reply: Reply::Deleted })?;
         }
-        let topic = self.topics.get_mut(&partition.incarnation).ok_or_else(deleted_meanwhile)?;
+        let topic = self.partitions.get_mut(&partition).ok_or_else(deleted_meanwhile)?;
         let mut group = topic.groups.remove(name).ok_or_else(|| Refusal::group_not_found(name.as_str()))?;
-        self.due_groups.retain(|(_, of, group)| *of != partition.incarnation || group != name);
+        self.due_groups.retain(|(_, of, group)| *of != partition || group != name);
         for to in group.take_pulls() {
             effects.push(Effect::Reply { to, reply: Reply::Refused(Refusal::group_not_found(name.as_str())) });
         }
@@ -323,7 +323,7 @@ impl Shard {
         effects: &mut Vec<Effect>,
     ) -> Result<Option<Reply>, Refusal> {
         self.check_can_log(partition)?;
-        let topic = self.topics.get_mut(&partition.incarnation).filter(|topic| !topic.is_ending);
+        let topic = self.partitions.get_mut(&partition).filter(|topic| !topic.is_ending);
         let topic = topic.ok_or_else(deleted_meanwhile)?;
         if !topic.groups.contains_key(name) {
             return Err(Refusal::group_not_found(name.as_str()));
@@ -342,14 +342,14 @@ impl Shard {
         let epoch = self.next_epoch;
         let logged = if is_logged { Some(self.log_group(partition, name, epoch, target)?) } else { None };
         self.next_epoch += 1;
-        let topic = self.topics.get_mut(&partition.incarnation).ok_or_else(deleted_meanwhile)?;
+        let topic = self.partitions.get_mut(&partition).ok_or_else(deleted_meanwhile)?;
         let group = topic.groups.get_mut(name).ok_or_else(|| Refusal::group_not_found(name.as_str()))?;
         group.seek(epoch, target);
         if is_logged {
             // What a crash would take back gives nothing out.
             group.suspend();
         }
-        group.list(partition.incarnation, &mut self.listed_groups);
+        group.list(partition, &mut self.listed_groups);
         let news = MemberNews::Moved { epoch, next: target };
         effects.extend(group.members().map(|to| Effect::Tell { to, news }));
         let reply = Reply::Group(Box::new(group.stats(high_water)));
@@ -372,22 +372,22 @@ impl Shard {
         until_ms: u64,
     ) -> Result<(), Refusal> {
         self.begin_logged_group(partition, &name, start)?;
-        let topic = self.topics.get_mut(&partition.incarnation).filter(|topic| !topic.is_ending);
+        let topic = self.partitions.get_mut(&partition).filter(|topic| !topic.is_ending);
         let topic = topic.ok_or_else(deleted_meanwhile)?;
         let group = topic.group_or_begin(name, start, &mut self.next_epoch)?;
         if group.pull_count() >= GROUP_PULLS_MAX {
             return Err(Refusal::busy("as many fetches of this group wait as may"));
         }
         group.pull(origin, count, until_ms);
-        group.list(partition.incarnation, &mut self.listed_groups);
+        group.list(partition, &mut self.listed_groups);
         Ok(())
     }
 
     /// Gives out what listed groups have, and notes when to look at them again.
     pub(crate) fn serve_groups(&mut self, now: Now, effects: &mut Vec<Effect>) {
         let mut given = Vec::new();
-        for (incarnation, name) in std::mem::take(&mut self.listed_groups) {
-            let Some(topic) = self.topics.get_mut(&incarnation).filter(|topic| !topic.is_ending) else { continue };
+        for (partition, name) in std::mem::take(&mut self.listed_groups) {
+            let Some(topic) = self.partitions.get_mut(&partition).filter(|topic| !topic.is_ending) else { continue };
             let Some(group) = topic.groups.get_mut(&name) else { continue };
             group.unlist();
             if !group.is_begun() {
@@ -395,7 +395,7 @@ impl Shard {
                 if group.take_changed()
                     && let Some(log) = &mut self.log
                 {
-                    log.note_unlogged(now, incarnation, group);
+                    log.note_unlogged(now, partition, group);
                 }
                 continue;
             }
@@ -410,7 +410,7 @@ impl Shard {
             if !group.is_loading && !matches!(stopped, Lookup::Wanted(_)) {
                 group.end_pulls(now.monotonic_ms, &mut given);
             }
-            let (epoch, partition) = (group.epoch(), PartitionRef { incarnation, partition: 0 });
+            let epoch = group.epoch();
             for given in given.drain(..) {
                 effects.extend(match given {
                     Given::Member(to, assignment) => Some(Effect::Assign { to, assignment }),
@@ -433,24 +433,24 @@ impl Shard {
                 && group.take_changed()
                 && let Some(log) = &mut self.log
             {
-                log.note_unlogged(now, incarnation, group);
+                log.note_unlogged(now, partition, group);
             }
             let due_ms = group.next_due_ms();
             if let Some(due_ms) = due_ms.filter(|due_ms| group.scheduled_ms.is_none_or(|scheduled| *due_ms < scheduled))
             {
                 if let Some(scheduled) = group.scheduled_ms.replace(due_ms) {
-                    self.due_groups.remove(&(scheduled, incarnation, name.clone()));
+                    self.due_groups.remove(&(scheduled, partition, name.clone()));
                 }
-                self.due_groups.insert((due_ms, incarnation, name.clone()));
+                self.due_groups.insert((due_ms, partition, name.clone()));
             }
             match stopped {
                 Lookup::Wanted(wanted) => {
                     group.is_loading = true;
-                    self.group_waits_for_load(wanted, incarnation, name, effects);
+                    self.group_waits_for_load(wanted, partition, name, effects);
                 }
                 Lookup::Lost(from, end) => {
                     let messages = group.lose(from, end);
-                    group.list(incarnation, &mut self.listed_groups);
+                    group.list(partition, &mut self.listed_groups);
                     topic.lost += messages;
                     let news = MemberNews::Lost { messages, resumed: group.committed() };
                     effects.extend(group.members().map(|to| Effect::Tell { to, news }));
@@ -463,11 +463,11 @@ impl Shard {
     /// Lists the groups whose time has come: what is due goes out at the end of the turn.
     pub(crate) fn list_due_groups(&mut self, now: Now) {
         while self.due_groups.first().is_some_and(|(due_ms, ..)| *due_ms <= now.monotonic_ms) {
-            let Some((_, incarnation, name)) = self.due_groups.pop_first() else { break };
-            let topic = self.topics.get_mut(&incarnation);
+            let Some((_, partition, name)) = self.due_groups.pop_first() else { break };
+            let topic = self.partitions.get_mut(&partition);
             if let Some(group) = topic.and_then(|topic| topic.groups.get_mut(&name)) {
                 group.scheduled_ms = None;
-                group.list(incarnation, &mut self.listed_groups);
+                group.list(partition, &mut self.listed_groups);
             }
         }
     }

@@ -17,6 +17,7 @@ mod loads;
 mod log;
 mod log_turn;
 mod opening;
+mod orders;
 mod parked;
 mod publish;
 mod publish_all;
@@ -38,5 +39,6 @@ pub use group_command::{
 pub use opening::{
     OpenedShard, OpeningOutput, OpeningReport, ShardOpener, StorageSettings, StorageState, StorageStats,
 };
-pub use ringmain_wal::{Record, RecordBatch};
+pub use orders::{Order, reconcile};
+pub use ringmain_wal::{Record, RecordBatch, TopicCreated};
 pub use shard::{Shard, ShardSettings};

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use hashbrown::HashMap;
 use ringmain_model::limit::{LOAD_RETRY_MS, LOAD_WAITERS_MAX, LOADS_MAX, READ_CACHE_BYTES, READ_INDEXES_BYTES};
-use ringmain_model::{GroupName, Incarnation, Offset, PartitionRef, Refusal, RefusalKind};
+use ringmain_model::{GroupName, Offset, PartitionRef, Refusal, RefusalKind};
 use ringmain_wal::{
     Chunk, ChunkScan, ChunkScanOutput, Completion, Effect as FileEffect, Failure, FileName, OperationId, RecordBatch,
     TopicFile, TopicSegment, decode_chunk, decode_index,
@@ -46,7 +46,7 @@ impl Wanted {
 pub(crate) enum Waiter {
     /// A command, which is taken again from its beginning.
     Command(Origin, Command),
-    Group(Incarnation, GroupName),
+    Group(PartitionRef, GroupName),
 }
 
 #[derive(Debug)]
@@ -157,12 +157,12 @@ impl Shard {
     pub(crate) fn group_waits_for_load(
         &mut self,
         wanted: Wanted,
-        incarnation: Incarnation,
+        partition: PartitionRef,
         name: GroupName,
         effects: &mut Vec<Effect>,
     ) {
         let Some(log) = &mut self.log else { return };
-        log.loads.add(wanted, Waiter::Group(incarnation, name));
+        log.loads.add(wanted, Waiter::Group(partition, name));
         self.begin_loads(effects);
     }
 
@@ -273,7 +273,7 @@ impl Shard {
 
     /// Records cannot be read: readers are told of a gap, groups count them as lost.
     fn lose(&mut self, file: TopicFile, from: Offset, end: Offset, why: String, effects: &mut Vec<Effect>) {
-        if let Some(topic) = self.topics.get_mut(&file.partition.incarnation) {
+        if let Some(topic) = self.partitions.get_mut(&file.partition) {
             if end <= topic.log.log_start().offset() {
                 // Retention has passed it: the file may be gone already.
                 return;
@@ -296,16 +296,16 @@ impl Shard {
                 Waiter::Command(to, _) => {
                     effects.push(Effect::Reply { to, reply: Reply::Refused(unreadable_now(failure)) });
                 }
-                Waiter::Group(incarnation, name) => {
+                Waiter::Group(partition, name) => {
                     let due_ms = now.monotonic_ms + LOAD_RETRY_MS;
-                    let topic = self.topics.get_mut(&incarnation);
+                    let topic = self.partitions.get_mut(&partition);
                     let Some(group) = topic.and_then(|topic| topic.groups.get_mut(&name)) else { continue };
                     group.is_loading = false;
                     if group.scheduled_ms.is_none_or(|scheduled_ms| due_ms < scheduled_ms) {
                         if let Some(before_ms) = group.scheduled_ms.replace(due_ms) {
-                            self.due_groups.remove(&(before_ms, incarnation, name.clone()));
+                            self.due_groups.remove(&(before_ms, partition, name.clone()));
                         }
-                        self.due_groups.insert((due_ms, incarnation, name));
+                        self.due_groups.insert((due_ms, partition, name));
                     }
                 }
             }
@@ -321,11 +321,11 @@ impl Shard {
         for waiter in load.waiters {
             match waiter {
                 Waiter::Command(origin, command) => self.asked(now, origin, command, effects),
-                Waiter::Group(incarnation, name) => {
-                    let topic = self.topics.get_mut(&incarnation);
+                Waiter::Group(partition, name) => {
+                    let topic = self.partitions.get_mut(&partition);
                     if let Some(group) = topic.and_then(|topic| topic.groups.get_mut(&name)) {
                         group.is_loading = false;
-                        group.list(incarnation, &mut self.listed_groups);
+                        group.list(partition, &mut self.listed_groups);
                     }
                 }
             }

@@ -1,7 +1,7 @@
 //! The log's part of the end of a turn: what was gathered is written, with progress and clocks. On the core that owns the shard.
 
+use ringmain_model::RefusalKind;
 use ringmain_model::limit::{LOG_RETRY_MS, PROGRESS_LOG_MS};
-use ringmain_model::{PartitionRef, RefusalKind};
 use ringmain_wal::Entry;
 
 use crate::command::{Effect, Now, Reply};
@@ -62,10 +62,10 @@ impl Shard {
         let Some(log) = &mut self.log else { return false };
         (log.progress_due_ms, log.is_progress_urgent) = (None, false);
         let mut unlogged = std::mem::take(&mut log.unlogged_groups).into_iter();
-        while let Some((incarnation, name)) = unlogged.next() {
-            let Some(topic) = self.topics.get_mut(&incarnation).filter(|topic| !topic.is_ending) else { continue };
+        while let Some((partition, name)) = unlogged.next() {
+            let Some(topic) = self.partitions.get_mut(&partition).filter(|topic| !topic.is_ending) else { continue };
             let Some(group) = topic.groups.get_mut(&name) else { continue };
-            let progress = group.image(PartitionRef { incarnation, partition: 0 });
+            let progress = group.image(partition);
             let entry = Entry::GroupProgress(progress);
             let appended = log
                 .append_marks(&mut topic.log, is_to_free)
@@ -75,12 +75,12 @@ impl Shard {
                     group.is_unlogged = false;
                     if !group.is_begun() {
                         let epoch = group.epoch();
-                        log.wait_for(sequence, Awaiting::Begin { incarnation, group: name, epoch });
+                        log.wait_for(sequence, Awaiting::Begin { partition, group: name, epoch });
                     }
                     for (to, reply) in group.take_answers() {
                         let group = group.name.clone();
                         let awaiting = match reply {
-                            Reply::Joined { high_water, .. } => Awaiting::Join { to, incarnation, group, high_water },
+                            Reply::Joined { high_water, .. } => Awaiting::Join { to, partition, group, high_water },
                             reply => Awaiting::Reply { to, reply },
                         };
                         log.wait_for(sequence, awaiting);
@@ -90,7 +90,7 @@ impl Shard {
                     if refusal.kind == RefusalKind::StorageFull {
                         group.refuse_answers(effects);
                     }
-                    log.unlogged_groups.push((incarnation, name));
+                    log.unlogged_groups.push((partition, name));
                     log.progress_due_ms = Some(now.monotonic_ms + PROGRESS_LOG_MS);
                     if refusal.kind != RefusalKind::StorageFull {
                         // There is no room for the others either, and their images cost time.

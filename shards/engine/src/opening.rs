@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use ringmain_model::limit::{EPOCHS_PER_SEGMENT_BITS, TAIL_BYTES_TO_STORE, TAILS_BYTES_MAX};
-use ringmain_model::{Incarnation, Offset, ShardId, TopicName};
+use ringmain_model::{Offset, ShardId, TopicName};
 use ringmain_wal::{
     Completion, Effect as FileEffect, FileName, Finding, LogOpener, LogSettings, LogWriter, OpenOutput, OpenRefused,
     Opened, OperationId, SlotName, SlotWriter, Slots, SlotsRefused, TopicFile, choose_slot,
 };
 
 use crate::checkpoint::Checkpointing;
-use crate::command::{Effect, Now};
+use crate::command::{Effect, Now, PlacementChange};
 use crate::replay::Replay;
 use crate::shard::{Shard, ShardSettings};
 use crate::shard_log::ShardLog;
@@ -135,6 +135,8 @@ pub struct OpeningReport {
     pub missing: Vec<(TopicName, TopicFile, Offset, Offset)>,
     /// Records that are nowhere: the topic, the first offset and the one after the last.
     pub lost: Vec<(TopicName, Offset, Offset)>,
+    /// Topics of which this shard has partitions and the shard that decides about them has nothing, and whether they were removed.
+    pub orphans: Vec<(TopicName, bool)>,
 }
 
 /// Opens one shard.
@@ -246,14 +248,14 @@ impl ShardOpener {
     fn drop_strangers(&self, shard: &Shard, log: &mut ShardLog, report: &OpeningReport) {
         let is_whole = report.findings.iter().all(|finding| matches!(finding, Finding::Cut { .. }));
         for file in &self.topic_files {
-            match shard.topics.get(&file.partition.incarnation) {
+            match shard.partitions.get(&file.partition) {
                 Some(topic) if topic.log.has_segment(file.base) => {}
                 Some(_) => log.checkpointing.drop_found(std::iter::once(*file)),
                 None if is_whole => log.checkpointing.unlinks.push(*file),
                 None => {}
             }
         }
-        for (_, topic) in shard.topics_in_order() {
+        for (_, topic) in shard.partitions_in_order() {
             log.drop_files(topic.log.dropped.clone());
         }
     }
@@ -279,9 +281,10 @@ impl Shard {
         self.log.as_ref().is_none_or(|log| log.is_settled())
     }
 
-    /// The topics of the shard, for the placement tables of a start.
-    pub fn placements(&self) -> impl Iterator<Item = (&TopicName, Incarnation)> {
-        let living = self.topics_in_order().into_iter().filter(|(_, topic)| !topic.is_ending);
-        living.map(|(incarnation, topic)| (&topic.name, incarnation))
+    /// The topics that this shard decides about, for the placement tables of a start.
+    pub fn placements(&self) -> impl Iterator<Item = PlacementChange> {
+        let living = self.partitions_in_order().into_iter().filter(|(_, topic)| !topic.is_ending);
+        let firsts = living.filter(|(partition, _)| partition.partition == 0);
+        firsts.map(|(partition, topic)| self.placement_of(partition.incarnation, topic))
     }
 }

@@ -74,7 +74,7 @@ impl Parked {
 impl Shard {
     /// Takes a publish, or has it wait while the log is busy. Those of logged topics keep their order.
     pub(crate) fn take_publish(&mut self, now: Now, publish: Publish, effects: &mut Vec<Effect>) {
-        let is_logged = self.living(publish.partition.incarnation).is_some_and(|topic| topic.is_logged());
+        let is_logged = self.living(publish.partition).is_some_and(|topic| topic.is_logged());
         let others_wait = is_logged && self.log.as_ref().is_some_and(|log| !log.parked.is_empty());
         let outcome = if others_wait { Err(busy()) } else { self.try_publish(now, &publish, effects) };
         match outcome {

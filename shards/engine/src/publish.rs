@@ -1,6 +1,6 @@
 //! Admission of messages, and the batches that make them visible. On the core that owns the shard.
 
-use ringmain_model::{Incarnation, Message, MessageId, Offset, PartitionRef, Refusal, RefusalKind};
+use ringmain_model::{Message, MessageId, Offset, PartitionRef, Refusal, RefusalKind};
 use ringmain_wal::{Entry, NotAdmitted};
 
 use crate::command::{AnswerWhen, Effect, Now, Origin, Reply};
@@ -20,7 +20,7 @@ impl Shard {
         message: &Message,
         effects: &mut Vec<Effect>,
     ) -> Result<(Offset, i64), Refusal> {
-        let topic = self.living(partition.incarnation).ok_or_else(deleted_meanwhile)?;
+        let topic = self.living(partition).ok_or_else(deleted_meanwhile)?;
         let is_logged = topic.is_logged();
         if topic.is_set_aside {
             return Err(set_aside());
@@ -59,7 +59,7 @@ impl Shard {
         let reply = match outcome {
             Err(refusal) => Reply::Refused(refusal),
             Ok(taken) => {
-                let Some(topic) = self.topics.get_mut(&partition.incarnation) else { return };
+                let Some(topic) = self.partitions.get_mut(&partition) else { return };
                 let is_visible = taken.offset < topic.log.high_water().offset();
                 // In memory topics closed is durable, so that nobody need be answered earlier.
                 if !is_visible && (answer == AnswerWhen::Durable || !topic.is_logged()) {
@@ -83,10 +83,10 @@ impl Shard {
         if self.bytes.memory + message.bytes() as u64 > self.settings.memory_bytes_max {
             return Err(memory_full());
         }
-        if self.topics.get(&partition.incarnation).is_some_and(|topic| topic.log.is_full_for(message)) {
+        if self.partitions.get(&partition).is_some_and(|topic| topic.log.is_full_for(message)) {
             self.close_batch(partition, effects);
         }
-        let topic = self.topics.get_mut(&partition.incarnation).ok_or_else(deleted_meanwhile)?;
+        let topic = self.partitions.get_mut(&partition).ok_or_else(deleted_meanwhile)?;
         if !topic.log.is_dirty() {
             self.dirty.push(partition);
         }
@@ -95,10 +95,10 @@ impl Shard {
 
     /// Room in the log comes first, then the offset: what has one is never refused.
     fn append_logged(&mut self, now: Now, partition: PartitionRef, message: &Message) -> Result<Offset, Refusal> {
-        if self.topics.get(&partition.incarnation).is_some_and(|topic| topic.log.is_full_for(message)) {
+        if self.partitions.get(&partition).is_some_and(|topic| topic.log.is_full_for(message)) {
             self.close_logged_batch(partition);
         }
-        let topic = self.topics.get(&partition.incarnation).ok_or_else(deleted_meanwhile)?;
+        let topic = self.partitions.get(&partition).ok_or_else(deleted_meanwhile)?;
         let bytes = topic.log.bytes_to_reserve(message);
         let bytes = self.reserve_in_log(bytes)?;
         self.append_reserved(now, partition, message, bytes)
@@ -112,7 +112,7 @@ impl Shard {
         message: &Message,
         bytes: usize,
     ) -> Result<Offset, Refusal> {
-        let topic = self.topics.get_mut(&partition.incarnation).ok_or_else(deleted_meanwhile)?;
+        let topic = self.partitions.get_mut(&partition).ok_or_else(deleted_meanwhile)?;
         let log = self.log.as_mut().ok_or_else(no_log)?;
         if !topic.log.is_dirty() {
             log.dirty.push(partition);
@@ -163,7 +163,7 @@ impl Shard {
     /// Closes the open batch of a memory topic, if there is one: closed is durable there. A logged topic's batch closes when the
     /// log takes it.
     pub(crate) fn close_batch(&mut self, partition: PartitionRef, effects: &mut Vec<Effect>) {
-        let Some(topic) = self.topics.get_mut(&partition.incarnation) else { return };
+        let Some(topic) = self.partitions.get_mut(&partition) else { return };
         if !topic.is_logged() && topic.log.close_batch().is_some() {
             self.batch_durable(partition, effects);
         }
@@ -171,16 +171,16 @@ impl Shard {
 
     /// A batch is durable: its publishes are answered, its records become visible.
     pub(crate) fn batch_durable(&mut self, partition: PartitionRef, effects: &mut Vec<Effect>) {
-        let Some(topic) = self.topics.get_mut(&partition.incarnation) else { return };
+        let Some(topic) = self.partitions.get_mut(&partition) else { return };
         let Some((batch, waiting)) = topic.log.batch_durable(&mut self.bytes) else { return };
         if let Some(max_age_ms) = topic.config.retention.max_age_ms {
             let ages = topic.log.ages.get_or_insert_default();
             ages.note(batch.base(), batch.end(), self.clock.now_ms(), max_age_ms);
         }
         self.retain(partition, effects);
-        let Some(topic) = self.topics.get_mut(&partition.incarnation) else { return };
+        let Some(topic) = self.partitions.get_mut(&partition) else { return };
         for group in topic.groups.values_mut().filter(|group| group.has_takers()) {
-            group.list(partition.incarnation, &mut self.listed_groups);
+            group.list(partition, &mut self.listed_groups);
         }
         let replies = waiting.iter().map(|publish| Effect::Reply { to: publish.origin, reply: publish.taken.reply() });
         effects.extend(replies);
@@ -192,8 +192,8 @@ impl Shard {
     }
 
     /// Notes when messages of a topic will be too old.
-    pub(crate) fn schedule_age(&mut self, incarnation: Incarnation) {
-        let Some(topic) = self.topics.get_mut(&incarnation).filter(|topic| !topic.is_ending) else { return };
+    pub(crate) fn schedule_age(&mut self, partition: PartitionRef) {
+        let Some(topic) = self.partitions.get_mut(&partition).filter(|topic| !topic.is_ending) else { return };
         let start = topic.log.log_start().offset();
         let max_age_ms = topic.config.retention.max_age_ms;
         let due_ms = topic.log.ages.as_ref().zip(max_age_ms).and_then(|(ages, max)| ages.next_due_ms(start, max));
@@ -201,32 +201,32 @@ impl Shard {
             return;
         }
         if let Some(before_ms) = std::mem::replace(&mut topic.age_due_ms, due_ms) {
-            self.due_ages.remove(&(before_ms, incarnation));
+            self.due_ages.remove(&(before_ms, partition));
         }
-        self.due_ages.extend(due_ms.map(|due_ms| (due_ms, incarnation)));
+        self.due_ages.extend(due_ms.map(|due_ms| (due_ms, partition)));
     }
 
     /// Lets go of messages that are too old.
     pub(crate) fn expire(&mut self, effects: &mut Vec<Effect>) {
-        while let Some((due_ms, incarnation)) = self.due_ages.first().copied()
+        while let Some((due_ms, partition)) = self.due_ages.first().copied()
             && due_ms <= self.clock.now_ms()
         {
             self.due_ages.pop_first();
-            if let Some(topic) = self.topics.get_mut(&incarnation) {
+            if let Some(topic) = self.partitions.get_mut(&partition) {
                 topic.age_due_ms = None;
             }
-            self.retain(PartitionRef { incarnation, partition: 0 }, effects);
+            self.retain(partition, effects);
         }
     }
 
     /// Moves a partition's log start as far as retention demands; groups go along.
     pub(crate) fn retain(&mut self, partition: PartitionRef, effects: &mut Vec<Effect>) {
-        let Some(topic) = self.topics.get_mut(&partition.incarnation) else { return };
+        let Some(topic) = self.partitions.get_mut(&partition) else { return };
         let start = topic.log.log_start();
         let segments_max = self.log.as_ref().map_or(u64::MAX, |log| log.settings.topic_segments_max);
         topic.log.retain(&topic.config.retention, self.clock.now_ms(), segments_max, &mut self.bytes);
-        self.schedule_age(partition.incarnation);
-        let Some(topic) = self.topics.get_mut(&partition.incarnation) else { return };
+        self.schedule_age(partition);
+        let Some(topic) = self.partitions.get_mut(&partition) else { return };
         if let Some(log) = &mut self.log {
             log.drop_files(topic.log.take_dropped());
         }

@@ -30,7 +30,7 @@ impl Shard {
         messages: &[Message],
         effects: &mut Vec<Effect>,
     ) -> Result<Taken, Refusal> {
-        let topic = self.living(partition.incarnation).ok_or_else(deleted_meanwhile)?;
+        let topic = self.living(partition).ok_or_else(deleted_meanwhile)?;
         let is_logged = topic.is_logged();
         if topic.is_set_aside {
             return Err(set_aside());
@@ -72,7 +72,7 @@ impl Shard {
             });
         }
         // What is left of the room belongs to the last record batch, so that it is given back with it.
-        if let Some(topic) = self.topics.get_mut(&partition.incarnation) {
+        if let Some(topic) = self.partitions.get_mut(&partition) {
             topic.log.reserve(room_left);
         }
         let first = offsets.iter().min().copied().unwrap_or_default();
@@ -111,10 +111,10 @@ impl Shard {
         message: &Message,
         room_left: &mut usize,
     ) -> Result<Offset, Refusal> {
-        if self.topics.get(&partition.incarnation).is_some_and(|topic| topic.log.is_full_for(message)) {
+        if self.partitions.get(&partition).is_some_and(|topic| topic.log.is_full_for(message)) {
             self.close_logged_batch(partition);
         }
-        let topic = self.topics.get(&partition.incarnation).ok_or_else(deleted_meanwhile)?;
+        let topic = self.partitions.get(&partition).ok_or_else(deleted_meanwhile)?;
         let bytes = topic.log.bytes_to_reserve(message);
         *room_left = room_left.saturating_sub(bytes);
         self.append_reserved(now, partition, message, bytes)

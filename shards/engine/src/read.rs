@@ -12,7 +12,7 @@ impl Shard {
     /// Answers a [`Command::Read`], now or when what it needs has been read from the disk.
     pub(crate) fn read(&mut self, origin: Origin, read: Command, effects: &mut Vec<Effect>) {
         let Command::Read { partition, from, bytes_max, records_max, following } = read else { return };
-        let topic = self.topics.get(&partition.incarnation).filter(|topic| !topic.is_ending);
+        let topic = self.partitions.get(&partition).filter(|topic| !topic.is_ending);
         let Some(topic) = topic else {
             let reply = Reply::Refused(deleted_meanwhile());
             effects.push(Effect::Reply { to: origin, reply });
@@ -46,7 +46,7 @@ impl Shard {
     ) -> Reply {
         // What this turn admitted is closed first, so that pushes begin exactly at the high-water mark of the answer.
         self.close_batch(partition, effects);
-        let Some(topic) = self.topics.get_mut(&partition.incarnation).filter(|topic| !topic.is_ending) else {
+        let Some(topic) = self.partitions.get_mut(&partition).filter(|topic| !topic.is_ending) else {
             return Reply::Refused(deleted_meanwhile());
         };
         topic.log.set_interest(core, interest, &mut self.bytes);

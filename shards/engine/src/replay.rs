@@ -35,7 +35,7 @@ impl Shard {
     /// Takes what a checkpoint says.
     pub(crate) fn replay_checkpoint(&mut self, checkpoint: &Checkpoint, replay: &mut Replay) {
         for topic in &checkpoint.topics {
-            self.insert_topic(topic.name.clone(), topic.incarnation, topic.config.clone(), topic.created_us);
+            self.insert_topic(topic);
         }
         replay.marks.extend(checkpoint.marks.iter().map(|marks| (marks.partition, *marks)));
         let segments = checkpoint.segments.iter();
@@ -43,7 +43,7 @@ impl Shard {
         replay.clock = checkpoint.clock;
         replay.ages.extend(checkpoint.ages.iter().map(|ages| (ages.partition, ages.clone())));
         for partition in &checkpoint.set_aside {
-            if let Some(topic) = self.topics.get_mut(&partition.incarnation) {
+            if let Some(topic) = self.partitions.get_mut(partition) {
                 topic.is_set_aside = true;
             }
         }
@@ -63,24 +63,25 @@ impl Shard {
             }
             Entry::Clock(anchor) => replay.clock = Some(anchor),
             Entry::TopicCreated(topic) => {
-                if self.topics.contains_key(&topic.incarnation) {
-                    // The checkpoint knew it; a life of the same name that ended before may have taken the name meanwhile.
-                    self.names.insert(topic.name, topic.incarnation);
-                } else {
-                    self.insert_topic(topic.name, topic.incarnation, topic.config, topic.created_us);
-                }
+                // One that the checkpoint knew keeps what it has, but a life of the same name that ended before may have taken the
+                // name meanwhile.
+                self.insert_topic(&topic);
             }
             Entry::TopicChanged(change) => {
-                if let Some(topic) = self.topics.get_mut(&change.incarnation) {
-                    topic.config = change.config;
+                for partition in self.partitions_of(change.incarnation) {
+                    if let Some(topic) = self.partitions.get_mut(&partition) {
+                        topic.config = change.config.clone();
+                    }
                 }
             }
             Entry::TopicDeleted { incarnation, name } => {
-                self.topics.remove(&incarnation);
+                for partition in self.partitions_of(incarnation) {
+                    self.partitions.remove(&partition);
+                    replay.records.remove(&partition);
+                }
                 if self.names.get(&name) == Some(&incarnation) {
                     self.names.remove(&name);
                 }
-                replay.records.retain(|partition, _| partition.incarnation != incarnation);
             }
             Entry::GroupProgress(progress) => replay.note_group(progress),
             Entry::GroupDeleted { partition, group } => {
@@ -98,7 +99,7 @@ impl Shard {
     /// A partition whose records do not go on where they ended takes no more of them.
     pub(crate) fn set_aside(&mut self, finding: &Finding) {
         if let Finding::Quarantined { partition, .. } = finding
-            && let Some(topic) = self.topics.get_mut(&partition.incarnation)
+            && let Some(topic) = self.partitions.get_mut(partition)
         {
             topic.is_set_aside = true;
         }
@@ -121,7 +122,7 @@ impl Shard {
         // A record that was written again stands in both.
         known.dedup_by_key(|(_, partition, message)| (*partition, message.offset));
         for (_, partition, message) in known {
-            if self.topics.contains_key(&partition.incarnation) {
+            if self.partitions.contains_key(&partition) {
                 self.ids.note(partition, &message.id, message.offset, message.time_us);
             }
         }
@@ -136,10 +137,9 @@ impl Shard {
         report: &mut OpeningReport,
     ) {
         self.restore_ids(&replay);
-        let order: Vec<_> = self.topics_in_order().into_iter().map(|(incarnation, _)| incarnation).collect();
-        for incarnation in order {
-            let Some(topic) = self.topics.get_mut(&incarnation) else { continue };
-            let partition = PartitionRef { incarnation, partition: 0 };
+        let order: Vec<_> = self.partitions_in_order().into_iter().map(|(partition, _)| partition).collect();
+        for partition in order {
+            let Some(topic) = self.partitions.get_mut(&partition) else { continue };
             let records = replay.records.remove(&partition).unwrap_or_default();
             let marks = replay.marks.get(&partition);
             let found_end = records.values().map(RecordBatch::end).max().unwrap_or_default();
@@ -161,31 +161,34 @@ impl Shard {
             if let Some(max_age_ms) = topic.config.retention.max_age_ms {
                 topic.log.ages = Some(Box::new(replay.ages_of(partition, log_start, log_end, max_age_ms)));
             }
-            // How old they are is known when the clock runs.
-            topic.log.retain(&topic.config.retention, 0, storage.topic_segments_max, &mut self.bytes);
+            // How old they are is known when the clock runs; and what one of several partitions is to keep is known when all
+            // shards are open.
+            if topic.partitions == 1 {
+                topic.log.retain(&topic.config.retention, 0, storage.topic_segments_max, &mut self.bytes);
+            }
             report.records += log_end.since(topic.log.log_start().offset());
         }
         if let Some(anchor) = replay.clock {
             self.clock.restore(anchor);
         }
-        for incarnation in self.topics.keys().copied().collect::<Vec<_>>() {
-            self.schedule_age(incarnation);
+        for partition in self.partitions.keys().copied().collect::<Vec<_>>() {
+            self.schedule_age(partition);
         }
         for ((partition, name), progress) in replay.groups {
-            let Some(topic) = self.topics.get_mut(&partition.incarnation) else { continue };
-            let mut group = Group::restored(&progress, &topic.config);
+            let Some(topic) = self.partitions.get_mut(&partition) else { continue };
+            let mut group = Group::restored(&progress, &topic.config).in_partition(partition);
             group.evict(topic.log.log_start().offset());
             if group.has_dying() {
                 // It needs no member to go on.
                 group.scheduled_ms = Some(0);
-                self.due_groups.insert((0, partition.incarnation, name.clone()));
+                self.due_groups.insert((0, partition, name.clone()));
             }
             topic.groups.insert(name, group);
             report.groups += 1;
         }
         self.next_epoch = replay.epoch_max.map_or(0, |epoch| epoch + 1);
         report.entries = replay.entries;
-        report.topics = self.topics.len() as u64;
+        report.topics = self.names.len() as u64;
     }
 }
 

@@ -11,22 +11,26 @@ use crate::command::{Command, Effect, Event, Now, Origin, Reply};
 use crate::group::Joining;
 use crate::ids::MessageIds;
 use crate::log::ShardBytes;
+use crate::orders::Orders;
 use crate::parked::{Messages, Publish};
 use crate::shard_log::ShardLog;
-use crate::topics::{Announcement, Topic};
+use crate::topics::{Announcement, Partition};
+use ringmain_wal::TopicCreated;
 
 /// What a shard is told when it is made.
 #[derive(Clone, Copy, Debug)]
 pub struct ShardSettings {
     /// How many cores apply placement changes.
     pub cores: u16,
+    /// How many shards the broker has.
+    pub shards: u16,
     /// Bytes of records that all its memory topics may keep; above, publishes answer `storage_full`.
     pub memory_bytes_max: u64,
 }
 
 impl Default for ShardSettings {
     fn default() -> Self {
-        Self { cores: 1, memory_bytes_max: SHARD_MEMORY_BYTES_DEFAULT }
+        Self { cores: 1, shards: 1, memory_bytes_max: SHARD_MEMORY_BYTES_DEFAULT }
     }
 }
 
@@ -35,21 +39,24 @@ impl Default for ShardSettings {
 pub struct Shard {
     pub(crate) id: ShardId,
     pub(crate) settings: ShardSettings,
-    pub(crate) topics: HashMap<Incarnation, Topic>,
+    pub(crate) partitions: HashMap<PartitionRef, Partition>,
+    /// The topics whose first partition is here: this shard decides about them.
     pub(crate) names: HashMap<TopicName, Incarnation>,
+    /// What other shards are asked to do with their partitions of this shard's topics.
+    pub(crate) orders: Orders,
     /// Partitions with an open batch, in the order in which they opened it.
     pub(crate) dirty: Vec<PartitionRef>,
     pub(crate) bytes: ShardBytes,
     pub(crate) ids: MessageIds,
     pub(crate) clock: AgeClock,
-    /// Topics by the time of the age clock at which messages of theirs are too old; at most one entry each.
-    pub(crate) due_ages: BTreeSet<(u64, Incarnation)>,
+    /// Partitions by the time of the age clock at which messages of theirs are too old; at most one entry each.
+    pub(crate) due_ages: BTreeSet<(u64, PartitionRef)>,
     /// What logged topics need; none when the broker has no data directory.
     pub(crate) log: Option<Box<ShardLog>>,
     /// Groups that may have something to give out, in the order in which they got it.
-    pub(crate) listed_groups: Vec<(Incarnation, GroupName)>,
+    pub(crate) listed_groups: Vec<(PartitionRef, GroupName)>,
     /// Groups by the time at which to look at them; at most one entry each.
-    pub(crate) due_groups: BTreeSet<(u64, Incarnation, GroupName)>,
+    pub(crate) due_groups: BTreeSet<(u64, PartitionRef, GroupName)>,
     /// Placement changes that some core has not applied yet.
     pub(crate) announcements: HashMap<u64, Announcement>,
     pub(crate) next_change: u64,
@@ -65,8 +72,9 @@ impl Shard {
         Self {
             id,
             settings,
-            topics: HashMap::new(),
+            partitions: HashMap::new(),
             names: HashMap::new(),
+            orders: Orders::default(),
             dirty: Vec::new(),
             bytes: ShardBytes::default(),
             ids: MessageIds::default(),
@@ -99,13 +107,13 @@ impl Shard {
         let groups = self.due_groups.first().map(|(due_ms, ..)| *due_ms);
         let log = self.log.as_ref().and_then(|log| log.next_due_ms());
         let ages = self.due_ages.first().map(|(age_ms, _)| self.clock.monotonic_ms(*age_ms));
-        groups.into_iter().chain(log).chain(ages).min()
+        groups.into_iter().chain(log).chain(ages).chain(self.orders.next_due_ms()).min()
     }
 
-    /// The log end of a topic that this shard owns: the offset that its next record gets.
+    /// The log end of a partition that this shard owns: the offset that its next record gets.
     #[must_use]
-    pub fn end_of(&self, incarnation: Incarnation) -> Option<Offset> {
-        self.topics.get(&incarnation).map(|topic| topic.log.log_end().offset())
+    pub fn end_of(&self, partition: PartitionRef) -> Option<Offset> {
+        self.partitions.get(&partition).map(|topic| topic.log.log_end().offset())
     }
 
     /// Takes one event at the time `now` and appends what follows from it to `effects`.
@@ -120,11 +128,13 @@ impl Shard {
         match event {
             Event::Asked { origin, command } => self.asked(now, origin, command, effects),
             Event::Placed { change } => self.placed(change, effects),
+            Event::OrderDone { order, outcome } => self.order_done(now, order, outcome, effects),
             Event::DeadLettered { letter, is_stored } => self.dead_lettered(now, &letter, is_stored),
             Event::FileDone { operation, completion } => self.file_done(now, operation, &completion, effects),
             Event::TimePassed => {
                 self.list_due_groups(now);
                 self.expire(effects);
+                self.order_again(now, effects);
             }
             Event::TurnEnded => {
                 self.close_batches(effects);
@@ -139,16 +149,18 @@ impl Shard {
 
     pub(crate) fn asked(&mut self, now: Now, origin: Origin, command: Command, effects: &mut Vec<Effect>) {
         match command {
-            Command::Create { name, config, incarnation } => {
-                self.create(now, origin, name, config, incarnation, effects);
+            Command::Create { name, partitions, config, incarnation } => {
+                let born = TopicCreated { incarnation, name, created_us: now.unix_us, partitions, config };
+                self.create(origin, born, effects);
             }
+            Command::Order(order) => self.take_order(origin, order, effects),
             Command::Delete { name } => self.delete(origin, &name, effects),
-            Command::Change { incarnation, patch } => self.change(origin, incarnation, patch, effects),
+            Command::Change { incarnation, patch } => self.change(origin, incarnation, &patch, effects),
             Command::PublishAll { partition, messages, answer } => {
                 let publish = Publish { origin, partition, messages: Messages::Batch(messages), answer };
                 self.take_publish(now, publish, effects);
             }
-            Command::Stat { incarnation } => self.stat(origin, incarnation, effects),
+            Command::Stat { partition } => self.stat(origin, partition, effects),
             Command::List => self.list(origin, effects),
             Command::Publish { partition, message, answer } => {
                 let publish = Publish { origin, partition, messages: Messages::One(message), answer };
@@ -159,10 +171,10 @@ impl Shard {
                 let reply = self.interest(origin.core, partition, interest, effects);
                 effects.push(Effect::Reply { to: origin, reply });
             }
-            Command::Join { partition, group, start, in_flight_max, acks_by_sending } => {
+            Command::Join { partition, group, start, in_flight_max, acks_by_sending, is_ordered, identity } => {
                 // What this turn admitted becomes visible first, so that the tail is where the answer says.
                 self.close_batch(partition, effects);
-                let joining = Joining { origin, in_flight_max, acks_by_sending };
+                let joining = Joining { origin, in_flight_max, acks_by_sending, is_ordered, identity };
                 let reply =
                     self.join(partition, group, start, joining).unwrap_or_else(|refusal| Some(Reply::Refused(refusal)));
                 effects.extend(reply.map(|reply| Effect::Reply { to: origin, reply }));

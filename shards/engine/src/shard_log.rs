@@ -11,13 +11,14 @@ use ringmain_wal::{
 };
 
 use crate::checkpoint::Checkpointing;
-use crate::command::{Effect, Now, Origin, PlacementChange, Reply, StorageNews};
+use crate::command::{Effect, Now, Origin, Reply, StorageNews};
 use crate::group::Group;
 use crate::loads::{Loads, Place};
 use crate::log::PartitionLog;
 use crate::opening::{StorageSettings, StorageState, StorageStats};
 use crate::parked::Parked;
 use crate::shard::Shard;
+use crate::topics::Ended;
 
 /// What waits for a commit batch to be durable.
 #[derive(Debug)]
@@ -25,15 +26,19 @@ pub(crate) enum Awaiting {
     /// The oldest unsynced batch of a partition.
     Batch(PartitionRef),
     /// The birth of a topic: then it is announced.
-    Create { origin: Origin, placement: PlacementChange, incarnation: Incarnation },
+    Create { origin: Origin, incarnation: Incarnation },
     /// The end of a topic: then its data goes.
-    Delete { origin: Origin, placement: PlacementChange, incarnation: Incarnation },
-    /// A change of a topic's settings: then they are told.
+    Delete { origin: Origin, ended: Ended },
+    /// The end of this shard's part of a topic: then its data goes, and who asked for that is told, if it was asked.
+    Drop { origin: Option<Origin>, incarnation: Incarnation },
+    /// A change of a topic's settings: then the other shards are told.
     Change { origin: Origin, incarnation: Incarnation },
     /// The beginning of a group: then it gives out messages.
-    Begin { incarnation: Incarnation, group: GroupName, epoch: u64 },
+    Begin { partition: PartitionRef, group: GroupName, epoch: u64 },
     /// A member that joined before its group was stored: it hears of the epoch that is then.
-    Join { to: Origin, incarnation: Incarnation, group: GroupName, high_water: HighWaterMark },
+    Join { to: Origin, partition: PartitionRef, group: GroupName, high_water: HighWaterMark },
+    /// Nobody.
+    Nobody,
     /// An answer.
     Reply { to: Origin, reply: Reply },
 }
@@ -74,7 +79,7 @@ pub(crate) struct ShardLog {
     /// Partitions of logged topics with an open batch.
     pub(crate) dirty: Vec<PartitionRef>,
     /// Groups whose progress the log does not have, and when it is to get it.
-    pub(crate) unlogged_groups: Vec<(Incarnation, GroupName)>,
+    pub(crate) unlogged_groups: Vec<(PartitionRef, GroupName)>,
     pub(crate) progress_due_ms: Option<u64>,
     /// Somebody waits for the progress of a group.
     pub(crate) is_progress_urgent: bool,
@@ -191,12 +196,12 @@ impl ShardLog {
     }
 
     /// Notes that a group's progress is to be logged, soon if somebody waits for it.
-    pub(crate) fn note_unlogged(&mut self, now: Now, incarnation: Incarnation, group: &mut Group) {
+    pub(crate) fn note_unlogged(&mut self, now: Now, partition: PartitionRef, group: &mut Group) {
         if self.is_poisoned() {
             return;
         }
         if !std::mem::replace(&mut group.is_unlogged, true) {
-            self.unlogged_groups.push((incarnation, group.name.clone()));
+            self.unlogged_groups.push((partition, group.name.clone()));
         }
         self.progress_due_ms.get_or_insert(now.monotonic_ms + PROGRESS_LOG_MS);
         self.is_progress_urgent |= group.is_awaited();
@@ -338,43 +343,37 @@ impl Shard {
     fn durable(&mut self, awaiting: Awaiting, effects: &mut Vec<Effect>) {
         match awaiting {
             Awaiting::Batch(partition) => self.batch_durable(partition, effects),
-            Awaiting::Create { origin, placement, incarnation } => {
-                if let Some(stats) = self.stats_of(incarnation) {
-                    self.announce(origin, placement, Reply::Created(Box::new(stats)), effects);
-                } else {
-                    // Deleted before anybody knew of it; the answer to the delete follows.
-                    let refusal = crate::topics::deleted_meanwhile();
-                    effects.push(Effect::Reply { to: origin, reply: Reply::Refused(refusal) });
-                }
-            }
-            Awaiting::Delete { origin, placement, incarnation } => {
+            Awaiting::Create { origin, incarnation } => self.created(origin, incarnation, effects),
+            Awaiting::Delete { origin, ended } => self.deleted(origin, ended, effects),
+            Awaiting::Drop { origin, incarnation } => {
                 self.end_topic(incarnation, effects);
-                self.announce(origin, placement, Reply::Deleted, effects);
+                effects.extend(origin.map(|to| Effect::Reply { to, reply: Reply::Noted }));
             }
-            Awaiting::Change { origin, incarnation } => self.stat(origin, incarnation, effects),
-            Awaiting::Begin { incarnation, group, epoch } => {
-                let topic = self.topics.get_mut(&incarnation);
+            Awaiting::Change { origin, incarnation } => self.changed(origin, incarnation, effects),
+            Awaiting::Begin { partition, group, epoch } => {
+                let topic = self.partitions.get_mut(&partition);
                 // One of the same name may have come after it was deleted: its epoch is another.
                 if let Some(found) = topic.and_then(|topic| topic.groups.get_mut(&group))
                     && found.epoch() == epoch
                 {
                     found.begin();
-                    found.list(incarnation, &mut self.listed_groups);
+                    found.list(partition, &mut self.listed_groups);
                 }
             }
-            Awaiting::Join { to, incarnation, group, high_water } => {
-                let topic = self.topics.get_mut(&incarnation).filter(|topic| !topic.is_ending);
+            Awaiting::Join { to, partition, group, high_water } => {
+                let topic = self.partitions.get_mut(&partition).filter(|topic| !topic.is_ending);
                 let found = topic.and_then(|topic| topic.groups.get_mut(&group));
                 let reply = match found {
                     Some(found) => {
                         found.join_waiting(to);
-                        found.list(incarnation, &mut self.listed_groups);
+                        found.list(partition, &mut self.listed_groups);
                         Reply::Joined { epoch: found.epoch(), high_water }
                     }
                     None => Reply::Refused(Refusal::group_not_found(group.as_str())),
                 };
                 effects.push(Effect::Reply { to, reply });
             }
+            Awaiting::Nobody => {}
             Awaiting::Reply { to, reply } => effects.push(Effect::Reply { to, reply }),
         }
     }
@@ -392,18 +391,21 @@ impl Shard {
         for (_, awaiting) in std::mem::take(&mut log.awaiting) {
             match awaiting {
                 // Told below, with those whose batch was not even closed.
-                Awaiting::Batch(_) | Awaiting::Begin { .. } => {}
+                Awaiting::Nobody
+                | Awaiting::Batch(_)
+                | Awaiting::Begin { .. }
+                | Awaiting::Drop { origin: None, .. } => {}
                 Awaiting::Create { origin: to, .. }
                 | Awaiting::Change { origin: to, .. }
                 | Awaiting::Join { to, .. }
                 | Awaiting::Delete { origin: to, .. }
+                | Awaiting::Drop { origin: Some(to), .. }
                 | Awaiting::Reply { to, .. } => effects.push(unknown(to)),
             }
         }
-        let order: Vec<_> = self.topics_in_order().into_iter().map(|(incarnation, _)| incarnation).collect();
-        for incarnation in order {
-            let Some(topic) = self.topics.get_mut(&incarnation).filter(|topic| topic.is_logged()) else { continue };
-            let partition = PartitionRef { incarnation, partition: 0 };
+        let order: Vec<_> = self.partitions_in_order().into_iter().map(|(partition, _)| partition).collect();
+        for partition in order {
+            let Some(topic) = self.partitions.get_mut(&partition).filter(|topic| topic.is_logged()) else { continue };
             self.ids.forget_from(partition, topic.log.high_water().offset());
             effects.extend(topic.log.give_up_unsynced().into_iter().map(|waiting| unknown(waiting.origin)));
             for group in topic.groups.values_mut() {
@@ -436,7 +438,7 @@ impl Shard {
     /// Closes one partition's open batch and gives it to the log.
     pub(crate) fn close_logged_batch(&mut self, partition: PartitionRef) {
         let Some(log) = &mut self.log else { return };
-        let Some(topic) = self.topics.get_mut(&partition.incarnation) else { return };
+        let Some(topic) = self.partitions.get_mut(&partition) else { return };
         let Some((batch, reserved)) = topic.log.close_batch() else { return };
         // A poisoned log has answered all that waited, and has no open batches left.
         if let Ok(sequence) = log.writer.append_reserved(&Entry::Records(batch), reserved) {

@@ -36,7 +36,8 @@ struct Bench {
 
 impl Bench {
     fn new(retention: Retention, memory_bytes_max: u64) -> Self {
-        let shard = Shard::new(ShardId(0), ShardSettings { cores: CORES, memory_bytes_max });
+        let shard =
+            Shard::new(ShardId(0), ShardSettings { cores: CORES, memory_bytes_max, ..ShardSettings::default() });
         let mut bench = Self { shard, life: 0, retention, published: Vec::new(), visible: 0, pushed: BTreeMap::new() };
         bench.create();
         bench
@@ -59,8 +60,12 @@ impl Bench {
     fn create(&mut self) {
         self.life += 1;
         let config = TopicConfig { retention: self.retention, ..TopicConfig::default() };
-        let create =
-            Command::Create { name: TopicName::new("t").unwrap(), config, incarnation: Incarnation(self.life) };
+        let create = Command::Create {
+            name: TopicName::new("t").unwrap(),
+            partitions: 1,
+            config,
+            incarnation: Incarnation(self.life),
+        };
         let mut effects = self.ask(0, create);
         let change = match effects.pop() {
             Some(Effect::Place { change, placement: PlacementChange::Add { .. } }) => change,
@@ -252,7 +257,7 @@ fn commands_to_a_life_that_ended_are_refused() {
         Command::Publish { partition: old, message: Message::of("x"), answer: AnswerWhen::Durable },
         Command::Read { partition: old, from: Offset(0), bytes_max: 1, records_max: 1, following: false },
         Command::Interest { partition: old, interest: Interest { wanted: true, subscribers: 1 } },
-        Command::Stat { incarnation: old.incarnation },
+        Command::Stat { partition: old },
         Command::Delete { name: TopicName::new("t").unwrap() },
     ] {
         let told = bench.ask(0, command);

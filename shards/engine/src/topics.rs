@@ -2,24 +2,27 @@
 
 use std::collections::BTreeMap;
 
-use ringmain_model::limit::TOPICS_PER_SHARD_MAX;
+use ringmain_model::limit::{PARTITIONS_PER_TOPIC_MAX, TOPICS_PER_SHARD_MAX};
 use ringmain_model::{
-    GroupName, Incarnation, PartitionRef, Refusal, RefusalKind, Storage, TopicConfig, TopicName, TopicPatch,
+    GroupName, Incarnation, PartitionRef, Refusal, RefusalKind, ShardId, Storage, TopicConfig, TopicName, TopicPatch,
 };
 use ringmain_wal::{Entry, TopicChanged, TopicCreated};
 
 use crate::ages::Ages;
-use crate::command::{Effect, Now, Origin, PlacementChange, Reply, TopicStats};
+use crate::command::{Effect, Origin, PlacementChange, Reply, TopicStats};
 use crate::group::Group;
 use crate::group_command::GroupStats;
 use crate::log::PartitionLog;
 use crate::shard::Shard;
 use crate::shard_log::Awaiting;
 
-/// One life of a topic.
+/// One partition of one life of a topic.
 #[derive(Debug)]
-pub(crate) struct Topic {
+pub(crate) struct Partition {
+    /// The topic's name.
     pub(crate) name: TopicName,
+    /// How many partitions the topic has.
+    pub(crate) partitions: u32,
     pub(crate) config: TopicConfig,
     pub(crate) created_us: i64,
     pub(crate) log: PartitionLog,
@@ -35,7 +38,7 @@ pub(crate) struct Topic {
     pub(crate) age_due_ms: Option<u64>,
 }
 
-impl Topic {
+impl Partition {
     /// Whether its records live in the shard's log.
     pub(crate) fn is_logged(&self) -> bool {
         self.config.storage == Storage::Wal
@@ -48,6 +51,14 @@ impl Topic {
     }
 }
 
+/// A topic whose end is decided.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Ended {
+    pub(crate) incarnation: Incarnation,
+    pub(crate) name: TopicName,
+    pub(crate) partitions: u32,
+}
+
 /// A placement change on its way to the cores, and whom to answer once all have applied it.
 #[derive(Debug)]
 pub(crate) struct Announcement {
@@ -57,112 +68,175 @@ pub(crate) struct Announcement {
 }
 
 impl Shard {
-    pub(crate) fn create(
-        &mut self,
-        now: Now,
-        origin: Origin,
-        name: TopicName,
-        config: TopicConfig,
-        incarnation: Incarnation,
-        effects: &mut Vec<Effect>,
-    ) {
-        let refusal = if self.names.contains_key(&name) {
-            Some(Refusal::new(
-                RefusalKind::TopicExists,
-                format!("the topic `{name}` is there already: use it, or delete it first"),
-            ))
-        } else if let Err(message) = config.check() {
-            Some(Refusal::new(RefusalKind::InvalidConfig, message))
-        } else if self.topics.len() >= TOPICS_PER_SHARD_MAX {
-            Some(Refusal::busy("this shard holds as many topics as it may; delete some"))
-        } else if self.topics.contains_key(&incarnation) {
-            // Two of 2^64 random numbers met; another draw will do.
-            Some(Refusal::busy("this topic's random number is taken"))
-        } else {
-            None
-        };
-        let placement = PlacementChange::Add { name: name.clone(), incarnation, shard: self.id };
-        let is_logged = config.storage == Storage::Wal;
-        let outcome = match refusal {
-            Some(refusal) => Err(refusal),
-            None if is_logged => {
-                let created = TopicCreated {
-                    incarnation,
-                    name: name.clone(),
-                    created_us: now.unix_us,
-                    partitions: 1,
-                    config: config.clone(),
-                };
-                let awaiting = Awaiting::Create { origin, placement: placement.clone(), incarnation };
-                self.log_entry(&Entry::TopicCreated(created), awaiting).map(|_| ())
-            }
-            None => Ok(()),
-        };
-        if let Err(refusal) = outcome {
+    /// Makes a topic: of several partitions, the other shards make theirs first, so that what the log has was whole.
+    pub(crate) fn create(&mut self, origin: Origin, born: TopicCreated, effects: &mut Vec<Effect>) {
+        if let Err(refusal) = self.check_birth(&born) {
             effects.push(Effect::Reply { to: origin, reply: Reply::Refused(refusal) });
             return;
         }
-        self.insert_topic(name, incarnation, config, now.unix_us);
-        if let Some(stats) = self.stats_of(incarnation).filter(|_| !is_logged) {
-            self.announce(origin, placement, Reply::Created(Box::new(stats)), effects);
+        self.insert_topic(&born);
+        let others = self.other_shards(&born.name, born.partitions);
+        if others.is_empty() {
+            return self.commit_birth(origin, &born, effects);
+        }
+        self.order_birth(origin, born, others, effects);
+    }
+
+    fn check_birth(&self, born: &TopicCreated) -> Result<(), Refusal> {
+        if self.names.contains_key(&born.name) {
+            return Err(Refusal::new(
+                RefusalKind::TopicExists,
+                format!("the topic `{}` is there already: use it, or delete it first", born.name),
+            ));
+        }
+        let invalid = |message| Refusal::new(RefusalKind::InvalidConfig, message);
+        born.config.check().map_err(invalid)?;
+        if !(1..=PARTITIONS_PER_TOPIC_MAX).contains(&born.partitions) {
+            let message = format!("partitions is {}: choose 1 to {PARTITIONS_PER_TOPIC_MAX}", born.partitions);
+            return Err(invalid(message));
+        }
+        self.check_room(born)
+    }
+
+    /// Whether this shard has room for its part of a topic.
+    pub(crate) fn check_room(&self, born: &TopicCreated) -> Result<(), Refusal> {
+        if self.partitions.len() + self.numbers_here(&born.name, born.partitions).len() > TOPICS_PER_SHARD_MAX {
+            return Err(Refusal::busy("this shard holds as many topics as it may; delete some"));
+        }
+        if !self.partitions_of(born.incarnation).is_empty() {
+            // Two of 2^64 random numbers met; another draw will do.
+            return Err(Refusal::busy("this topic's random number is taken"));
+        }
+        Ok(())
+    }
+
+    /// All partitions are there: the topic's life begins when its own shard has that in its log.
+    pub(crate) fn commit_birth(&mut self, origin: Origin, born: &TopicCreated, effects: &mut Vec<Effect>) {
+        let incarnation = born.incarnation;
+        if born.config.storage != Storage::Wal {
+            return self.created(origin, incarnation, effects);
+        }
+        let entry = Entry::TopicCreated(born.clone());
+        if let Err(refusal) = self.log_entry(&entry, Awaiting::Create { origin, incarnation }) {
+            self.undo_birth(born, effects);
+            effects.push(Effect::Reply { to: origin, reply: Reply::Refused(refusal) });
         }
     }
 
-    pub(crate) fn insert_topic(
-        &mut self,
-        name: TopicName,
-        incarnation: Incarnation,
-        config: TopicConfig,
-        created_us: i64,
-    ) {
-        let is_logged = config.storage == Storage::Wal;
-        let log = PartitionLog::new(PartitionRef { incarnation, partition: 0 }, is_logged);
-        self.names.insert(name.clone(), incarnation);
-        let topic = Topic {
-            name,
-            config,
-            created_us,
-            log,
-            groups: BTreeMap::new(),
-            lost: 0,
-            is_ending: false,
-            is_set_aside: false,
-            age_due_ms: None,
-        };
-        self.topics.insert(incarnation, topic);
+    /// A topic that was not to be goes, in all its shards.
+    pub(crate) fn undo_birth(&mut self, born: &TopicCreated, effects: &mut Vec<Effect>) {
+        self.names.remove(&born.name);
+        self.end_topic(born.incarnation, effects);
+        let ended = Ended { incarnation: born.incarnation, name: born.name.clone(), partitions: born.partitions };
+        self.order_end(&ended, effects);
     }
 
-    /// All topics, in an order that is the same in each run of a seed.
-    pub(crate) fn topics_in_order(&self) -> Vec<(Incarnation, &Topic)> {
-        let mut topics: Vec<_> = self.topics.iter().map(|(incarnation, topic)| (*incarnation, topic)).collect();
-        topics.sort_unstable_by_key(|(incarnation, _)| *incarnation);
-        topics
+    /// The topic's life has begun: the cores are told.
+    pub(crate) fn created(&mut self, origin: Origin, incarnation: Incarnation, effects: &mut Vec<Effect>) {
+        let first = PartitionRef { incarnation, partition: 0 };
+        let placement = self.living(first).map(|topic| self.placement_of(incarnation, topic));
+        match (self.stats_of(first), placement) {
+            (Some(stats), Some(placement)) => {
+                self.announce(origin, placement, Reply::Created(Box::new(stats)), effects);
+            }
+            // Deleted before anybody knew of it; the answer to the delete follows.
+            _ => effects.push(Effect::Reply { to: origin, reply: Reply::Refused(deleted_meanwhile()) }),
+        }
     }
 
-    /// The topic, unless its end has begun.
-    pub(crate) fn living(&self, incarnation: Incarnation) -> Option<&Topic> {
-        self.topics.get(&incarnation).filter(|topic| !topic.is_ending)
+    pub(crate) fn placement_of(&self, incarnation: Incarnation, topic: &Partition) -> PlacementChange {
+        let (name, partitions) = (topic.name.clone(), topic.partitions);
+        PlacementChange::Add { name, incarnation, shard: self.id, partitions }
+    }
+
+    /// The shard of a topic's first partition. A topic of one partition is where it is.
+    fn first_shard(&self, name: &TopicName, partitions: u32) -> ShardId {
+        if partitions == 1 { self.id } else { ShardId::initial(name.as_str(), self.settings.shards) }
+    }
+
+    /// The numbers of the partitions of a topic that are on this shard.
+    pub(crate) fn numbers_here(&self, name: &TopicName, partitions: u32) -> Vec<u32> {
+        let first = self.first_shard(name, partitions);
+        let is_here = |number: &u32| first.of_partition(*number, self.settings.shards) == self.id;
+        if partitions == 1 { vec![0] } else { (0..partitions).filter(is_here).collect() }
+    }
+
+    /// The other shards that have partitions of a topic.
+    pub(crate) fn other_shards(&self, name: &TopicName, partitions: u32) -> Vec<ShardId> {
+        let first = self.first_shard(name, partitions);
+        let numbers = 0..partitions.min(u32::from(self.settings.shards));
+        numbers
+            .map(|number| first.of_partition(number, self.settings.shards))
+            .filter(|shard| *shard != self.id)
+            .collect()
+    }
+
+    /// This shard's part of a topic is there from now on; what is there stays as it is.
+    pub(crate) fn insert_topic(&mut self, born: &TopicCreated) {
+        let is_logged = born.config.storage == Storage::Wal;
+        for number in self.numbers_here(&born.name, born.partitions) {
+            let partition = PartitionRef { incarnation: born.incarnation, partition: number };
+            if number == 0 {
+                self.names.insert(born.name.clone(), born.incarnation);
+            }
+            self.partitions.entry(partition).or_insert_with(|| Partition {
+                name: born.name.clone(),
+                partitions: born.partitions,
+                config: born.config.clone(),
+                created_us: born.created_us,
+                log: PartitionLog::new(partition, is_logged),
+                groups: BTreeMap::new(),
+                lost: 0,
+                is_ending: false,
+                is_set_aside: false,
+                age_due_ms: None,
+            });
+        }
+    }
+
+    /// All partitions, in an order that is the same in each run of a seed.
+    pub(crate) fn partitions_in_order(&self) -> Vec<(PartitionRef, &Partition)> {
+        let mut partitions: Vec<_> = self.partitions.iter().map(|(partition, topic)| (*partition, topic)).collect();
+        partitions.sort_unstable_by_key(|(partition, _)| *partition);
+        partitions
+    }
+
+    /// The partitions of one life of a topic that are on this shard, by number.
+    pub(crate) fn partitions_of(&self, incarnation: Incarnation) -> Vec<PartitionRef> {
+        let all = (0..PARTITIONS_PER_TOPIC_MAX).map(|partition| PartitionRef { incarnation, partition });
+        all.filter(|partition| self.partitions.contains_key(partition)).collect()
+    }
+
+    /// The partition, unless its end has begun.
+    pub(crate) fn living(&self, partition: PartitionRef) -> Option<&Partition> {
+        self.partitions.get(&partition).filter(|topic| !topic.is_ending)
     }
 
     pub(crate) fn delete(&mut self, origin: Origin, name: &TopicName, effects: &mut Vec<Effect>) {
-        let Some(incarnation) = self.names.get(name).copied() else {
+        let found = self.names.get(name).copied();
+        let first = found.map(|incarnation| PartitionRef { incarnation, partition: 0 });
+        let Some((first, topic)) = first.and_then(|first| Some((first, self.partitions.get(&first)?))) else {
             effects.push(Effect::Reply { to: origin, reply: Reply::Refused(Refusal::topic_not_found(name.as_str())) });
             return;
         };
-        let placement = PlacementChange::Remove { name: name.clone(), incarnation };
-        if self.topics.get(&incarnation).is_some_and(Topic::is_logged) {
-            let awaiting = Awaiting::Delete { origin, placement, incarnation };
-            let entry = Entry::TopicDeleted { incarnation, name: name.clone() };
-            match self.log_entry(&entry, awaiting) {
-                Ok(_) => self.begin_end(name, incarnation, effects),
+        let ended = Ended { incarnation: first.incarnation, name: name.clone(), partitions: topic.partitions };
+        if topic.is_logged() {
+            let entry = Entry::TopicDeleted { incarnation: first.incarnation, name: name.clone() };
+            match self.log_entry(&entry, Awaiting::Delete { origin, ended }) {
+                Ok(_) => self.begin_end(first.incarnation, effects),
                 Err(refusal) => effects.push(Effect::Reply { to: origin, reply: Reply::Refused(refusal) }),
             }
             return;
         }
-        // What was admitted before the delete is answered as stored: it was, for a moment.
-        self.close_batch(PartitionRef { incarnation, partition: 0 }, effects);
-        self.begin_end(name, incarnation, effects);
-        self.end_topic(incarnation, effects);
+        self.begin_end(first.incarnation, effects);
+        self.deleted(origin, ended, effects);
+    }
+
+    /// The topic's end is durable: its data goes, in all shards.
+    pub(crate) fn deleted(&mut self, origin: Origin, ended: Ended, effects: &mut Vec<Effect>) {
+        self.end_topic(ended.incarnation, effects);
+        self.order_end(&ended, effects);
+        let placement = PlacementChange::Remove { name: ended.name, incarnation: ended.incarnation };
         self.announce(origin, placement, Reply::Deleted, effects);
     }
 
@@ -170,82 +244,118 @@ impl Shard {
         &mut self,
         origin: Origin,
         incarnation: Incarnation,
-        patch: TopicPatch,
+        patch: &TopicPatch,
         effects: &mut Vec<Effect>,
     ) {
-        let outcome = match self.living(incarnation) {
+        let outcome = match self.living(PartitionRef { incarnation, partition: 0 }) {
             None => Err(deleted_meanwhile()),
             Some(topic) => {
-                let (config, is_logged, name) = (patch.apply(&topic.config), topic.is_logged(), topic.name.clone());
-                match config.check() {
-                    Err(message) => Err(Refusal::new(RefusalKind::InvalidConfig, message)),
-                    Ok(()) if is_logged => {
-                        let changed = TopicChanged { incarnation, name, partitions: 1, config: config.clone() };
-                        let awaiting = Awaiting::Change { origin, incarnation };
-                        self.log_entry(&Entry::TopicChanged(changed), awaiting).map(|_| config)
-                    }
-                    Ok(()) => Ok(config),
+                let config = patch.clone().apply(&topic.config);
+                let checked = config.check().map_err(|message| Refusal::new(RefusalKind::InvalidConfig, message));
+                checked.map(|()| (config, topic.is_logged()))
+            }
+        };
+        let changed = outcome.and_then(|(config, is_logged)| {
+            self.log_change(incarnation, &config, Awaiting::Change { origin, incarnation })?;
+            Ok((config, is_logged))
+        });
+        match changed {
+            Ok((config, is_logged)) => {
+                self.apply_config(incarnation, &config, effects);
+                if !is_logged {
+                    self.changed(origin, incarnation, effects);
                 }
             }
-        };
-        let config = match outcome {
-            Ok(config) => config,
-            Err(refusal) => return effects.push(Effect::Reply { to: origin, reply: Reply::Refused(refusal) }),
-        };
-        self.apply_config(incarnation, config, effects);
-        if self.living(incarnation).is_some_and(|topic| !topic.is_logged()) {
-            self.stat(origin, incarnation, effects);
+            Err(refusal) => effects.push(Effect::Reply { to: origin, reply: Reply::Refused(refusal) }),
         }
     }
 
-    /// The settings hold from now on: retention at once, the rest for what comes.
-    fn apply_config(&mut self, incarnation: Incarnation, config: TopicConfig, effects: &mut Vec<Effect>) {
-        let Some(topic) = self.topics.get_mut(&incarnation) else { return };
-        for group in topic.groups.values_mut() {
-            group.set_config(&config);
-            if group.has_dying() {
-                group.list(incarnation, &mut self.listed_groups);
+    /// Gives a change of a logged topic to the log.
+    pub(crate) fn log_change(
+        &mut self,
+        incarnation: Incarnation,
+        config: &TopicConfig,
+        awaiting: Awaiting,
+    ) -> Result<(), Refusal> {
+        let Some(partition) = self.partitions_of(incarnation).first().copied() else { return Ok(()) };
+        let Some(topic) = self.living(partition).filter(|topic| topic.is_logged()) else { return Ok(()) };
+        let (name, partitions) = (topic.name.clone(), topic.partitions);
+        let entry = Entry::TopicChanged(TopicChanged { incarnation, name, partitions, config: config.clone() });
+        self.log_entry(&entry, awaiting).map(drop)
+    }
+
+    /// The change is durable where the topic is decided about: the other shards follow, then the asker hears of it.
+    pub(crate) fn changed(&mut self, origin: Origin, incarnation: Incarnation, effects: &mut Vec<Effect>) {
+        let first = PartitionRef { incarnation, partition: 0 };
+        let others =
+            self.living(first).map(|topic| self.other_shards(&topic.name, topic.partitions)).unwrap_or_default();
+        if others.is_empty() {
+            return self.stat(origin, first, effects);
+        }
+        self.order_change(origin, incarnation, others, effects);
+    }
+
+    /// The settings hold from now on in this shard's part: retention at once, the rest for what comes.
+    pub(crate) fn apply_config(&mut self, incarnation: Incarnation, config: &TopicConfig, effects: &mut Vec<Effect>) {
+        for partition in self.partitions_of(incarnation) {
+            let Some(topic) = self.partitions.get_mut(&partition) else { continue };
+            for group in topic.groups.values_mut() {
+                group.set_config(config);
+                if group.has_dying() {
+                    group.list(partition, &mut self.listed_groups);
+                }
+            }
+            let keeps_for_a_time = config.retention.max_age_ms.is_some();
+            if !keeps_for_a_time {
+                topic.log.ages = None;
+            } else if topic.log.ages.is_none() {
+                // Nobody noted when they came: they count from now on.
+                let mut ages = Ages::default();
+                let (start, end) = (topic.log.log_start().offset(), topic.log.high_water().offset());
+                ages.note(start, end, self.clock.now_ms(), 0);
+                topic.log.ages = Some(Box::new(ages));
+            }
+            topic.config = config.clone();
+            self.retain(partition, effects);
+        }
+    }
+
+    /// From now on nobody reaches this shard's part of the topic.
+    pub(crate) fn begin_end(&mut self, incarnation: Incarnation, effects: &mut Vec<Effect>) {
+        self.due_groups.retain(|(_, of, _)| of.incarnation != incarnation);
+        self.due_ages.retain(|(_, of)| of.incarnation != incarnation);
+        for partition in self.partitions_of(incarnation) {
+            if self.partitions.get(&partition).is_some_and(|topic| !topic.is_logged()) {
+                // What was admitted before the delete is answered as stored: it was, for a moment.
+                self.close_batch(partition, effects);
+            }
+            let Some(topic) = self.partitions.get_mut(&partition) else { continue };
+            if partition.partition == 0 && self.names.get(&topic.name) == Some(&incarnation) {
+                self.names.remove(&topic.name);
+            }
+            topic.is_ending = true;
+            for group in topic.groups.values_mut() {
+                let refused = || Reply::Refused(deleted_meanwhile());
+                effects.extend(group.take_pulls().into_iter().map(|to| Effect::Reply { to, reply: refused() }));
+                effects.extend(group.take_answers().into_iter().map(|(to, _)| Effect::Reply { to, reply: refused() }));
             }
         }
-        let keeps_for_a_time = config.retention.max_age_ms.is_some();
-        if !keeps_for_a_time {
-            topic.log.ages = None;
-        } else if topic.log.ages.is_none() {
-            // Nobody noted when they came: they count from now on.
-            let mut ages = Ages::default();
-            let (start, end) = (topic.log.log_start().offset(), topic.log.high_water().offset());
-            ages.note(start, end, self.clock.now_ms(), 0);
-            topic.log.ages = Some(Box::new(ages));
-        }
-        topic.config = config;
-        self.retain(PartitionRef { incarnation, partition: 0 }, effects);
     }
 
-    /// From now on nobody reaches the topic.
-    fn begin_end(&mut self, name: &TopicName, incarnation: Incarnation, effects: &mut Vec<Effect>) {
-        self.names.remove(name);
-        self.due_groups.retain(|(_, of, _)| *of != incarnation);
-        self.due_ages.retain(|(_, of)| *of != incarnation);
-        let Some(topic) = self.topics.get_mut(&incarnation) else { return };
-        topic.is_ending = true;
-        for group in topic.groups.values_mut() {
-            let refused = || Reply::Refused(deleted_meanwhile());
-            effects.extend(group.take_pulls().into_iter().map(|to| Effect::Reply { to, reply: refused() }));
-            effects.extend(group.take_answers().into_iter().map(|(to, _)| Effect::Reply { to, reply: refused() }));
-        }
-    }
-
-    /// Its data goes.
+    /// The data of this shard's part goes.
     pub(crate) fn end_topic(&mut self, incarnation: Incarnation, effects: &mut Vec<Effect>) {
-        if let Some(mut topic) = self.topics.remove(&incarnation) {
+        for partition in self.partitions_of(incarnation) {
+            let Some(mut topic) = self.partitions.remove(&partition) else { continue };
             topic.log.forget(&mut self.bytes);
-            self.ids.forget(incarnation);
             if let Some(log) = &mut self.log {
                 log.checkpointing.unlinks.extend(topic.log.take_files());
-                log.checkpointing.unlink_dropped_of(incarnation);
             }
-            self.unlink_files(effects);
         }
+        self.ids.forget(incarnation);
+        if let Some(log) = &mut self.log {
+            log.checkpointing.unlink_dropped_of(incarnation);
+        }
+        self.unlink_files(effects);
     }
 
     pub(crate) fn announce(
@@ -271,24 +381,25 @@ impl Shard {
         }
     }
 
-    pub(crate) fn stat(&self, origin: Origin, incarnation: Incarnation, effects: &mut Vec<Effect>) {
+    pub(crate) fn stat(&self, origin: Origin, partition: PartitionRef, effects: &mut Vec<Effect>) {
         let reply = self
-            .stats_of(incarnation)
+            .stats_of(partition)
             .map_or_else(|| Reply::Refused(deleted_meanwhile()), |stats| Reply::Stats(Box::new(stats)));
         effects.push(Effect::Reply { to: origin, reply });
     }
 
     pub(crate) fn list(&self, origin: Origin, effects: &mut Vec<Effect>) {
-        let living = self.topics_in_order().into_iter().filter(|(_, topic)| !topic.is_ending);
-        let stats = living.filter_map(|(incarnation, _)| self.stats_of(incarnation)).collect();
+        let living = self.partitions_in_order().into_iter().filter(|(_, topic)| !topic.is_ending);
+        let stats = living.filter_map(|(partition, _)| self.stats_of(partition)).collect();
         effects.push(Effect::Reply { to: origin, reply: Reply::Listed(stats) });
     }
 
-    pub(crate) fn stats_of(&self, incarnation: Incarnation) -> Option<TopicStats> {
-        let topic = self.living(incarnation)?;
+    pub(crate) fn stats_of(&self, partition: PartitionRef) -> Option<TopicStats> {
+        let topic = self.living(partition)?;
         Some(TopicStats {
             name: topic.name.clone(),
-            incarnation,
+            partition,
+            partitions: topic.partitions,
             config: topic.config.clone(),
             shard: self.id,
             log_start: topic.log.log_start(),
@@ -299,7 +410,7 @@ impl Shard {
             created_us: topic.created_us,
             groups: topic.group_stats(),
             lost: topic.lost,
-            known_ids: self.ids.count_of(PartitionRef { incarnation, partition: 0 }) as u64,
+            known_ids: self.ids.count_of(partition) as u64,
         })
     }
 }

@@ -8,6 +8,12 @@ pub const TOPIC_NAME_BYTES_MAX: usize = 255;
 /// Topics that one shard owns. Answer: 503 busy. A topic costs about 1 KiB, so this is some 130 MiB a shard.
 pub const TOPICS_PER_SHARD_MAX: usize = 131_072;
 
+/// Partitions of one topic: a reader of all of them gets a resume token with a position for each. Answer: 400.
+pub const PARTITIONS_PER_TOPIC_MAX: u32 = 64;
+
+/// How soon a shard is asked again for its part of a change to a topic of several partitions, in milliseconds.
+pub const ORDER_RETRY_MS: u64 = 1_000;
+
 /// Positions in one resume token, so that it fits in a request head together with everything else.
 pub const TOKEN_POSITIONS_MAX: usize = 64;
 
@@ -130,8 +136,12 @@ pub const FETCH_BYTES_MAX: usize = 16 << 20;
 /// Longest wait that a fetch may ask for. Answer: 400.
 pub const FETCH_WAIT_MS_MAX: u64 = 60_000;
 
-/// Subscriptions of one connection. Answer: 400. A resume token holds a position of each, and is sent with each event.
-pub const SUBSCRIPTIONS_PER_CONNECTION_MAX: usize = 32;
+/// Topics that one connection reads. Answer: 400.
+pub const TOPICS_PER_CONNECTION_MAX: usize = 32;
+
+/// Subscriptions of one connection, one for each partition that it reads. Answer: 400. A resume token holds a position of each, and is
+/// sent with each event.
+pub const SUBSCRIPTIONS_PER_CONNECTION_MAX: usize = 64;
 
 /// Bytes that wait for a connection before its cursor stops: a subscriber's credit.
 pub const SEND_QUEUE_BYTES_MAX: usize = 256 << 10;
@@ -267,6 +277,8 @@ pub const CORES_MAX: usize = 256;
 const _: () = assert!(MESSAGE_BYTES_DEFAULT <= MESSAGE_BYTES_MAX && BODY_BYTES_DEFAULT <= BODY_BYTES_MAX);
 const _: () = assert!(BODY_BYTES_MAX <= BODIES_BYTES_PER_CORE);
 const _: () = assert!(HEAD_BYTES_MAX <= PIPELINE_BYTES_MAX);
+const _: () = assert!(TOPICS_PER_CONNECTION_MAX <= SUBSCRIPTIONS_PER_CONNECTION_MAX);
+const _: () = assert!(PARTITIONS_PER_TOPIC_MAX as usize <= SUBSCRIPTIONS_PER_CONNECTION_MAX);
 const _: () = assert!(SUBSCRIPTIONS_PER_CONNECTION_MAX <= TOKEN_POSITIONS_MAX);
 const _: () = assert!(WINDOW_BYTES_MAX <= WINDOWS_BYTES_PER_CORE);
 const _: () = assert!(LIVE_WINDOW_BYTES_PER_TOPIC <= LIVE_WINDOW_BYTES_PER_SHARD);

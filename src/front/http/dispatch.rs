@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use ringmain_driver::{Answer, CoreReport, Io, Protocol, Request, SlowReader, StartAt};
+use ringmain_driver::{Answer, CoreReport, Io, Protocol, Request, SlowReader, StartAt, Subscription};
 use ringmain_engine::Reply;
 use ringmain_model::limit::MESSAGE_HEADERS_MAX;
 use ringmain_model::{Refusal, RefusalKind, TopicName};
@@ -135,7 +135,7 @@ impl Session {
                 Err(problem) => self.refuse(front, context, &problem, io),
             },
             Task::Delete(name) => self.ask(context, company, Waiting::Deleted, Request::Delete { name }, io),
-            Task::Stat(name) => self.ask(context, company, Waiting::Stats, Request::Stat { name }, io),
+            Task::Stat(name) => self.ask(context, company, Waiting::Stats, Request::Stat { name, partition: 0 }, io),
             Task::List => self.ask(context, company, Waiting::Listed(Vec::new()), Request::Report, io),
             Task::Metrics => self.ask(context, company, Waiting::Measured(Vec::new()), Request::Report, io),
             Task::Publish(publish) => self.run_publish(front, context, publish, body, io),
@@ -145,7 +145,7 @@ impl Session {
                 self.ask(context, company, Waiting::Page(fetch), request, io);
             }
             Task::Groups(topic) => {
-                self.ask(context, company, Waiting::Groups(topic.clone()), Request::Groups { topic }, io);
+                self.ask(context, company, Waiting::Groups(topic.clone()), Request::Groups { topic, partition: 0 }, io);
             }
             Task::Group(task) => {
                 let topic = task.topic.clone();
@@ -318,7 +318,14 @@ impl Session {
         io: &mut Io<'_>,
     ) {
         if !self.draining && fetch.waits_for_more(&page, io.now().monotonic_ms) {
-            io.subscribe(0, fetch.topic.clone(), StartAt::Offset(page.from), Protocol::Fetch, SlowReader::Lag);
+            io.subscribe(Subscription {
+                number: 0,
+                name: fetch.topic.clone(),
+                partition: 0,
+                start: StartAt::Offset(page.from),
+                protocol: Protocol::Fetch,
+                slow: SlowReader::Lag,
+            });
             fetch.listening = true;
             fetch.empty_page = Some(page);
             if let Some(exchange) = self.exchanges.get_mut(number) {

@@ -58,6 +58,7 @@ impl Fetch {
 
     pub(super) fn request(&self) -> Request {
         Request::Fetch {
+            partition: 0,
             name: self.topic.clone(),
             from: Offset(self.from.unwrap_or(0)),
             bytes_max: FETCH_BYTES_MAX,

@@ -93,7 +93,7 @@ impl GroupTask {
                 GroupWish::Nack { epoch, offsets, delay_ms: within("delay_ms", delay_ms, 0, NACK_DELAY_MS_MAX)? }
             }
         };
-        Ok(Request::Group { topic: self.topic, group: self.group, wish })
+        Ok(Request::Group { topic: self.topic, partition: 0, group: self.group, wish })
     }
 }
 

@@ -103,7 +103,7 @@ impl Places {
     pub(super) fn move_to(&mut self, subscription: u32, next: Offset, io: &Io<'_>) {
         if let Some(place) = self.get_mut(subscription) {
             place.at.position.next = next;
-            if let Some(partition) = io.partition_of(&place.topic) {
+            if let Some(partition) = io.place_of(&place.topic).map(|place| place.partition(0)) {
                 place.at.position.partition = partition;
             }
         }

@@ -123,10 +123,20 @@ impl PublishTask {
         let name = self.topic;
         let message = match self.form {
             Form::Lines => {
-                return Ok(Request::PublishAll { name, messages: messages_of_lines(&body, bytes_max)?, answer });
+                return Ok(Request::PublishAll {
+                    name,
+                    partition: 0,
+                    messages: messages_of_lines(&body, bytes_max)?,
+                    answer,
+                });
             }
             Form::Payloads => {
-                return Ok(Request::PublishAll { name, messages: messages_of_payloads(body, bytes_max)?, answer });
+                return Ok(Request::PublishAll {
+                    name,
+                    partition: 0,
+                    messages: messages_of_payloads(body, bytes_max)?,
+                    answer,
+                });
             }
             Form::Json => message_of_publish(decode_publish(&body)?, self.id, bytes_max)?,
             Form::Raw => {
@@ -138,7 +148,7 @@ impl PublishTask {
                 message
             }
         };
-        Ok(Request::Publish { name, message, answer })
+        Ok(Request::Publish { name, partition: 0, message, answer })
     }
 }
 

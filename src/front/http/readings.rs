@@ -1,7 +1,7 @@
 //! The topics that one WebSocket reads: added and ended by words of its client, or by the broker. On the core of the connection.
 
-use ringmain_driver::{End, Io, Notice, Protocol, Requested, StartAt};
-use ringmain_model::limit::SUBSCRIPTIONS_PER_CONNECTION_MAX;
+use ringmain_driver::{End, Io, Notice, Protocol, Requested, StartAt, Subscription};
+use ringmain_model::limit::TOPICS_PER_CONNECTION_MAX;
 use ringmain_model::{Offset, Refusal, TopicName};
 use serde_json::{Value, json};
 use smallvec::SmallVec;
@@ -95,9 +95,9 @@ impl Socket {
             let sentence = format!("this connection reads {topic} already: unsubscribe first");
             return Err(Problem::new(409, "already_subscribed", sentence));
         }
-        if self.readings.list.len() == SUBSCRIPTIONS_PER_CONNECTION_MAX {
+        if self.readings.list.len() == TOPICS_PER_CONNECTION_MAX {
             let sentence = format!(
-                "at most {SUBSCRIPTIONS_PER_CONNECTION_MAX} topics a connection: unsubscribe from one, or open another"
+                "at most {TOPICS_PER_CONNECTION_MAX} topics a connection: unsubscribe from one, or open another"
             );
             return Err(Problem::parameter(sentence));
         }
@@ -106,7 +106,8 @@ impl Socket {
         }
         let start = start_of_word(word, &topic, io)?;
         let number = self.readings.add(topic.clone(), Some(reference.clone()));
-        io.subscribe(number, topic, start, Protocol::WebSocket, self.slow);
+        let (protocol, slow) = (Protocol::WebSocket, self.slow);
+        io.subscribe(Subscription { number, name: topic, partition: 0, start, protocol, slow });
         Ok(())
     }
 

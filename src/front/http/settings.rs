@@ -62,7 +62,7 @@ pub(super) fn read_change(name: TopicName, body: &[u8]) -> Result<Request, Probl
         }
     }
     if patch == TopicPatch::default() {
-        return Ok(Request::Stat { name });
+        return Ok(Request::Stat { name, partition: 0 });
     }
     Ok(Request::Change { name, patch })
 }

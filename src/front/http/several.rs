@@ -3,8 +3,8 @@
 //! The answer's head leaves when every subscription stands, so that whatever is published after it will be delivered. Batches of
 //! those that stand first are held until then.
 
-use ringmain_driver::{End, Io, Notice, Protocol, Requested, SlowReader, StartAt};
-use ringmain_model::limit::SUBSCRIPTIONS_PER_CONNECTION_MAX;
+use ringmain_driver::{End, Io, Notice, Protocol, Requested, SlowReader, StartAt, Subscription};
+use ringmain_model::limit::TOPICS_PER_CONNECTION_MAX;
 use ringmain_model::{MarkedPosition, Offset, Position, Refusal, ResumeToken, TopicMark, TopicName};
 use ringmain_wire::http::{RequestHead, Target};
 
@@ -85,7 +85,8 @@ impl SeveralOpening {
         };
         io.hold_batches(true);
         for (number, wanted) in (0..).zip(&self.topics) {
-            io.subscribe(number, wanted.topic.clone(), wanted.start, protocol, self.slow);
+            let (name, start, slow) = (wanted.topic.clone(), wanted.start, self.slow);
+            io.subscribe(Subscription { number, name, partition: 0, start, protocol, slow });
         }
     }
 
@@ -134,8 +135,8 @@ fn topic_names(target: &Target<'_>) -> Result<Vec<TopicName>, Problem> {
         if names.contains(&name) {
             return Err(Problem::parameter(format!("topic={value} is there twice: name each topic once")));
         }
-        if names.len() == SUBSCRIPTIONS_PER_CONNECTION_MAX {
-            let sentence = format!("at most {SUBSCRIPTIONS_PER_CONNECTION_MAX} topics a stream: open another one");
+        if names.len() == TOPICS_PER_CONNECTION_MAX {
+            let sentence = format!("at most {TOPICS_PER_CONNECTION_MAX} topics a stream: open another one");
             return Err(Problem::parameter(sentence));
         }
         names.push(name);

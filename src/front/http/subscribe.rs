@@ -1,6 +1,6 @@
 //! What a request for a stream asks for, whatever its protocol: where it starts, in which form, in which group. On its core.
 
-use ringmain_driver::{Io, Join, Protocol, Requested, SlowReader, StartAt};
+use ringmain_driver::{Io, Join, Protocol, Requested, SlowReader, StartAt, Subscription};
 use ringmain_model::limit::{MEMBER_IN_FLIGHT_DEFAULT, MEMBER_IN_FLIGHT_MAX};
 use ringmain_model::{GroupName, Offset, Position, ResumeToken, TopicMark, TopicName};
 use ringmain_wire::http::{RequestHead, Target};
@@ -94,8 +94,17 @@ impl Opening {
             Face::WebSocket { .. } => Protocol::WebSocket,
         };
         match &self.group {
-            None => io.subscribe(0, self.topic.clone(), self.start, protocol, self.slow),
+            None => io.subscribe(Subscription {
+                number: 0,
+                name: self.topic.clone(),
+                partition: 0,
+                start: self.start,
+                protocol,
+                slow: self.slow,
+            }),
             Some(group) => io.join(Join {
+                partition: 0,
+                is_ordered: false,
                 topic: self.topic.clone(),
                 group: group.clone(),
                 start: self.group_start,
@@ -141,7 +150,7 @@ pub(super) fn start_of(text: &str, topic: &TopicName, io: &Io<'_>) -> Result<Sta
 
 /// Where a token says that a topic goes on, if it has a position in it: one of its present life, or else one of an earlier life.
 pub(super) fn start_in(token: &ResumeToken, topic: &TopicName, io: &Io<'_>) -> Option<StartAt> {
-    let partition = io.partition_of(topic);
+    let partition = io.place_of(topic).map(|place| place.partition(0));
     let found = match token {
         ResumeToken::LastSeen(_) => None,
         ResumeToken::Positions(positions) => {

@@ -59,7 +59,7 @@ pub(super) fn read_create(body: &[u8], front: &HttpFront) -> Result<Request, Pro
     }
     let config = patch.apply(&TopicConfig { storage, ..TopicConfig::default() });
     config.check().map_err(invalid)?;
-    Ok(Request::Create { name, config })
+    Ok(Request::Create { name, partitions: 1, config })
 }
 
 /// Reads an object; serde would take an array for one, member by member.

@@ -315,13 +315,13 @@ impl Socket {
             // What it got over an earlier connection may count as well, what it got before a seek does not: the owner knows.
             match member.held.remove(&offset) {
                 Some(got_in) if asked && got_in == epoch => current.push(offset),
-                got_in => io.ack(got_in.unwrap_or(epoch), offset),
+                got_in => io.ack(0, got_in.unwrap_or(epoch), offset),
             }
         }
         if asked {
             let (group, wish) = (member.group.clone(), GroupWish::Ack { epoch: Some(epoch), offsets: current });
             if let Some(topic) = self.route_topic() {
-                let what = Request::Group { topic: topic.clone(), group, wish };
+                let what = Request::Group { topic: topic.clone(), partition: 0, group, wish };
                 self.ask(Asked::Ack { word, reference: reference.clone() }, what, io);
             }
         }
@@ -343,7 +343,7 @@ impl Socket {
         let member = self.member()?;
         for offset in offsets {
             if let Some(epoch) = member.held.remove(&offset) {
-                io.nack(epoch, offset, delay_ms);
+                io.nack(0, epoch, offset, delay_ms);
             }
         }
         Ok(())
@@ -354,7 +354,7 @@ impl Socket {
         let messages = messages.as_u64().and_then(|messages| u32::try_from(messages).ok());
         match messages.filter(|messages| *messages <= MEMBER_IN_FLIGHT_MAX) {
             Some(messages) => {
-                io.hold_at_most(messages);
+                io.hold_at_most(0, messages);
                 Ok(())
             }
             None => Err(Problem::parameter(format!("credit is a number from 0 to {MEMBER_IN_FLIGHT_MAX}"))),
@@ -377,7 +377,7 @@ impl Socket {
             publish.remove("topic");
         }
         let message = message_of_json(publish.to_string().as_bytes(), front.settings.message_bytes_max)?;
-        let what = Request::Publish { name: topic.clone(), message, answer: AnswerWhen::Durable };
+        let what = Request::Publish { name: topic.clone(), partition: 0, message, answer: AnswerWhen::Durable };
         self.ask(Asked::Publish { topic, reference: reference.clone() }, what, io);
         Ok(())
     }

@@ -13,7 +13,7 @@ mod sizes;
 use std::collections::BTreeMap;
 
 use ringmain_engine::{Command, DeadLetter, Event, Now, Origin, Page, Shard, StorageState, TopicStats};
-use ringmain_model::{GroupName, Incarnation, Offset, ShardId};
+use ringmain_model::{GroupName, Offset, ShardId};
 
 use crate::chance::Chance;
 use crate::disk::Disk;
@@ -343,7 +343,7 @@ impl World {
         let lives: Vec<_> =
             self.model.lives.iter().filter(|(_, life)| life.may_be_there()).map(|(life, _)| *life).collect();
         for life in lives {
-            let command = Command::Stat { incarnation: Incarnation(life) };
+            let command = Command::Stat { partition: commands::partition(life) };
             self.ask(0, command, Asked::Stat { life, visible_end: 0 })?;
         }
         Ok(())

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use ringmain_engine::{
     Effect, Event, Now, OpenedShard, OpeningOutput, OpeningReport, ShardOpener, ShardSettings, StorageSettings,
+    reconcile,
 };
 use ringmain_model::ShardId;
 use ringmain_wal::{FileName, Finding, SlotName};
@@ -63,7 +64,8 @@ pub(crate) fn open_shards(
         opened
     });
     opened.sort_by_key(|(shard, _)| *shard);
-    let shards = opened.into_iter().map(|(_, opened)| opened).collect::<Result<_, _>>()?;
+    let mut shards = opened.into_iter().map(|(_, opened)| opened).collect::<Result<Vec<_>, _>>()?;
+    reconcile(&mut shards);
     Ok(Opening { shards, took: started.elapsed() })
 }
 
@@ -213,6 +215,18 @@ pub(crate) fn tell(directory: &DataDirectory, opening: &Opening) {
                 end = end.0,
                 "records are lost: readers are told of a gap"
             );
+        }
+        for (topic, is_removed) in &report.orphans {
+            let topic = topic.as_str();
+            if *is_removed {
+                tracing::info!(shard = id.0, topic, "removed partitions of a topic that was being made or deleted");
+            } else {
+                tracing::warn!(
+                    shard = id.0,
+                    topic,
+                    "partitions of a topic that its own shard does not know are left out of service, and kept because something is damaged: put the damaged files back from a copy if there is one and start again"
+                );
+            }
         }
         all.topics += report.topics;
         all.records += report.records;

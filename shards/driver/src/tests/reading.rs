@@ -157,7 +157,7 @@ impl Run {
 
     /// Offsets that the present life of a topic gave out: asked from the cores' own tables.
     fn stored(&self, number: u8) -> Vec<u64> {
-        let placed = self.world.cores[0].placement.find(&topic(number)).map(|placed| placed.incarnation);
+        let placed = self.world.cores[0].placement.find(&topic(number)).and_then(|placed| placed.partition(0).ok());
         let mut ends = Vec::new();
         for core in &self.world.cores {
             for shard in &core.shards {
@@ -203,8 +203,14 @@ fn a_hole_of_the_lane_is_not_the_readers_fault() {
         let owner = ShardId::initial(topic(0).as_str(), CORES).core(CORES).index();
         let core = (owner + 1) % usize::from(CORES);
         let (reader, publisher) = (world.open(core), world.open(owner));
-        let subscription =
-            Subscription { number: 0, name: topic(0), start: StartAt::Tail, protocol: Protocol::Sse, slow };
+        let subscription = Subscription {
+            number: 0,
+            name: topic(0),
+            partition: 0,
+            start: StartAt::Tail,
+            protocol: Protocol::Sse,
+            slow,
+        };
         world.act(core, reader, Action::Subscribe(subscription));
         world.rest(&[(core, reader)]);
         // The reader's core stands still while its lane fills; the reader itself has nothing waiting.

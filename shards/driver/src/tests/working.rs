@@ -17,7 +17,7 @@ fn group() -> GroupName {
 
 fn pull(world: &mut World, core: usize, key: ConnectionKey, wait_ms: u64) {
     let wish = GroupAction::Pull { start: GroupStart::Offset(Offset(0)), count: 10, wait_ms };
-    world.ask(core, key, Request::Group { topic: topic(0), group: group(), wish });
+    world.ask(core, key, Request::Group { topic: topic(0), partition: 0, group: group(), wish });
 }
 
 fn with_topic(requests: usize) -> (World, ConnectionKey, usize) {
@@ -92,7 +92,19 @@ fn join(world: &mut World, core: usize, in_flight_max: u32) -> ConnectionKey {
     let key = world.open(core);
     let start = Some(Offset(0));
     let protocol = Protocol::WebSocket;
-    world.act(core, key, Action::Join(Join { topic: topic(0), group: group(), start, in_flight_max, protocol }));
+    world.act(
+        core,
+        key,
+        Action::Join(Join {
+            topic: topic(0),
+            partition: 0,
+            group: group(),
+            start,
+            in_flight_max,
+            protocol,
+            is_ordered: false,
+        }),
+    );
     key
 }
 
@@ -103,7 +115,7 @@ fn ack_oldest(world: &mut World, core: usize, key: ConnectionKey, acked: &mut Ve
     }
     let (epoch, offset) = seen.assigned.remove(0);
     acked.push(offset);
-    world.act(core, key, Action::Say(MemberWord::Ack { epoch, offset: Offset(offset) }));
+    world.act(core, key, Action::Say(0, MemberWord::Ack { epoch, offset: Offset(offset) }));
     true
 }
 
@@ -157,7 +169,7 @@ proptest! {
                 break;
             }
         }
-        let stored = world.cores[owner].shards[0].end_of(world.cores[0].placement.find(&topic(0)).unwrap().incarnation);
+        let stored = world.cores[owner].shards[0].end_of(world.cores[0].placement.find(&topic(0)).unwrap().partition(0).unwrap());
         acked.sort_unstable();
         acked.dedup();
         prop_assert_eq!(acked, (0..stored.unwrap().0).collect::<Vec<_>>());

@@ -168,11 +168,15 @@ impl World {
     pub(super) fn create(&mut self, core: usize, key: ConnectionKey, name: TopicName, max_messages: u64) {
         let retention = Retention { max_messages, ..Retention::default() };
         let config = TopicConfig { retention, ..TopicConfig::default() };
-        self.ask(core, key, Request::Create { name, config });
+        self.ask(core, key, Request::Create { name, partitions: 1, config });
     }
 
     pub(super) fn publish(&mut self, core: usize, key: ConnectionKey, name: TopicName) {
-        self.ask(core, key, Request::Publish { name, message: Message::of("m"), answer: AnswerWhen::Durable });
+        self.ask(
+            core,
+            key,
+            Request::Publish { name, partition: 0, message: Message::of("m"), answer: AnswerWhen::Durable },
+        );
     }
 
     pub(super) fn subscribe(&mut self, core: usize, key: ConnectionKey, name: TopicName, from: Option<u64>) {
@@ -180,7 +184,14 @@ impl World {
         self.act(
             core,
             key,
-            Action::Subscribe(Subscription { number: 0, name, start, protocol: Protocol::Sse, slow: SlowReader::Lag }),
+            Action::Subscribe(Subscription {
+                number: 0,
+                name,
+                partition: 0,
+                start,
+                protocol: Protocol::Sse,
+                slow: SlowReader::Lag,
+            }),
         );
     }
 

@@ -33,7 +33,10 @@ impl Group {
                 None => break,
             };
             let at_hand = batch.take().filter(|batch| batch.base() <= offset && offset < batch.end());
-            let has_takers = is_dead || !self.willing.is_empty() || self.pulls.iter().any(|pull| pull.left > 0);
+            if !is_dead && self.is_held_up() {
+                break;
+            }
+            let has_takers = is_dead || self.has_member_to_give() || self.has_fetch_to_give();
             let found = match at_hand
                 .map_or_else(|| if has_takers { lookup(offset) } else { Lookup::Nothing }, Lookup::Found)
             {
@@ -72,8 +75,10 @@ impl Group {
             let filling = self.members.get_mut(&origin).and_then(|member| member.filling.take());
             given.extend(filling.map(|assignment| Given::Member(origin, assignment)));
         }
+        let is_left = !self.ready.is_empty() || (self.next < high_water && self.pending.len() < GROUP_PENDING_MAX);
         self.pulls.retain_mut(|pull| {
-            if pull.got.is_empty() {
+            let only_looks = pull.left == 0 && pull.got.is_empty();
+            if pull.got.is_empty() && !(only_looks && is_left) {
                 return true;
             }
             given.push(Given::Fetch(pull.origin, std::mem::take(&mut pull.got)));
@@ -112,7 +117,19 @@ impl Group {
         }
     }
 
+    fn has_fetch_to_give(&self) -> bool {
+        self.leader.is_none() && self.pulls.iter().any(|pull| pull.left > 0)
+    }
+
+    fn has_member_to_give(&self) -> bool {
+        self.leader.map_or(!self.willing.is_empty(), |leader| self.willing.contains(&leader))
+    }
+
     fn give_to_fetch(&mut self, offset: Offset, batch: &RecordBatch, now_ms: u64) -> bool {
+        if self.leader.is_some() {
+            // A member has the partition; fetches wait.
+            return false;
+        }
         let Some(at) = self.pulls.iter().position(|pull| pull.left > 0) else { return false };
         let attempt = self.hold(offset, Holder::Fetch, now_ms.saturating_add(self.ack_wait_ms));
         let epoch = self.epoch;
@@ -128,6 +145,9 @@ impl Group {
 
     /// Whose turn it is among the willing; the member that had the message last gets it only when there is no other.
     fn next_willing(&self, last: Option<Origin>) -> Option<Origin> {
+        if let Some(leader) = self.leader {
+            return self.willing.contains(&leader).then_some(leader);
+        }
         let after = self.turn.map_or(Bound::Unbounded, Bound::Excluded);
         let order = self.willing.range((after, Bound::Unbounded)).chain(&self.willing);
         let mut first_two = order.copied().take(2);

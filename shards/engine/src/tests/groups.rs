@@ -144,7 +144,12 @@ impl Model {
         let dead_letter = has_dead_letters.then(|| TopicName::new("dead").unwrap());
         let config =
             TopicConfig { retention, ack_wait_ms: ACK_WAIT_MS, max_deliver, dead_letter, ..TopicConfig::default() };
-        let create = Command::Create { name: TopicName::new("t").unwrap(), config, incarnation: PARTITION.incarnation };
+        let create = Command::Create {
+            name: TopicName::new("t").unwrap(),
+            partitions: 1,
+            config,
+            incarnation: PARTITION.incarnation,
+        };
         model.ask(99, create);
         // The group begins at 0, before anything is published, with a member that goes at once.
         model.join(0, 1);
@@ -170,6 +175,8 @@ impl Model {
             start: GroupStart::Offset(Offset(0)),
             in_flight_max: credit,
             acks_by_sending: self.sends_acknowledge,
+            is_ordered: false,
+            identity: 0,
         };
         let effects = self.ask(member, join);
         let joined = effects.iter().any(|effect| matches!(effect, Effect::Reply { reply: Reply::Joined { .. }, .. }));

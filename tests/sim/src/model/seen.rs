@@ -133,7 +133,7 @@ impl Model {
     /// When they contradict what is known.
     pub fn see_stats(&mut self, stats: &TopicStats, visible_end: u64) -> Check {
         let run = self.run;
-        let incarnation = stats.incarnation.0;
+        let incarnation = stats.partition.incarnation.0;
         let (start, end) = (stats.log_start.offset().0, stats.high_water.offset().0);
         self.see_marks(incarnation, start, end)?;
         let life = self.life(incarnation)?;

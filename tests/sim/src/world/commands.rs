@@ -1,6 +1,6 @@
 //! What clients ask: topics, publishes, reads, interest. Chance chooses.
 
-use ringmain_engine::{AnswerWhen, Command, Event, Interest, Origin};
+use ringmain_engine::{AnswerWhen, Command, Event, Interest, Origin, PlacementChange};
 use ringmain_model::{
     CoreId, Incarnation, Offset, PartitionRef, Refusal, Retention, Storage, TopicConfig, TopicName, TopicPatch,
 };
@@ -12,6 +12,15 @@ use crate::sabotage::Sabotage;
 /// Topics that are made to live side by side.
 const TOPICS_MAX: usize = 4;
 const NAMES: [&str; 6] = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"];
+
+/// The name and the life of a topic that is announced.
+pub(super) fn placed(change: PlacementChange) -> (TopicName, u64) {
+    match change {
+        PlacementChange::Add { name, incarnation, .. } | PlacementChange::Remove { name, incarnation } => {
+            (name, incarnation.0)
+        }
+    }
+}
 
 pub(super) fn partition(life: u64) -> PartitionRef {
     PartitionRef { incarnation: Incarnation(life), partition: 0 }
@@ -91,7 +100,7 @@ impl World {
         let config = TopicConfig { storage, retention, ack_wait_ms, max_deliver, dead_letter };
         let incarnation = self.chance.number();
         self.model.create_asked(incarnation, name.clone(), config.clone());
-        let command = Command::Create { name, config, incarnation: Incarnation(incarnation) };
+        let command = Command::Create { name, partitions: 1, config, incarnation: Incarnation(incarnation) };
         let core = self.any_core();
         self.ask(core, command, Asked::Create { life: incarnation }).map(|_| ())
     }
@@ -222,7 +231,7 @@ impl World {
     fn ask_stat(&mut self) -> Check {
         let Some(life) = self.any_life() else { return Ok(()) };
         let visible_end = self.model.life(life)?.visible_end;
-        let command = Command::Stat { incarnation: Incarnation(life) };
+        let command = Command::Stat { partition: partition(life) };
         let core = self.any_core();
         self.ask(core, command, Asked::Stat { life, visible_end }).map(|_| ())
     }

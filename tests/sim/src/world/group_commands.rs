@@ -153,7 +153,15 @@ impl World {
         self.model.life(life)?.group(&group).begin_asked(request);
         self.trace.note(format!("member {request} joins {group} of {life:x}, sends acknowledge: {acks_by_sending}"));
         self.members.push(Member { origin, life, group: group.clone(), acks_by_sending, got: Vec::new() });
-        let command = Command::Join { partition: partition(life), group, start, in_flight_max, acks_by_sending };
+        let command = Command::Join {
+            partition: partition(life),
+            group,
+            start,
+            in_flight_max,
+            acks_by_sending,
+            is_ordered: false,
+            identity: 0,
+        };
         self.give(Event::Asked { origin, command })
     }
 

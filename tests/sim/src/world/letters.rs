@@ -3,7 +3,7 @@
 use ringmain_engine::{AnswerWhen, Command, DeadLetter, Event};
 use ringmain_model::{Message, Storage, TopicName};
 
-use super::commands::partition;
+use super::commands::{partition, placed};
 use super::{Asked, World};
 use crate::model::Check;
 
@@ -38,7 +38,7 @@ impl World {
                 self.give(Event::DeadLettered { letter, is_stored })
             }
             Letter::Left { letter, to, message } => {
-                let there = self.shard()?.placements().find(|(name, _)| **name == to).map(|(_, life)| life.0);
+                let there = self.shard()?.placements().map(placed).find(|(name, _)| *name == to).map(|(_, life)| life);
                 let Some(life) = there else {
                     // It may live in another shard.
                     let is_stored = self.is_calm || self.chance.one_in(2);

@@ -4,6 +4,7 @@ use ringmain_engine::{Command, OpenedShard, OpeningOutput, OpeningReport, ShardO
 use ringmain_model::{Incarnation, Offset, PartitionRef, Storage};
 use ringmain_wal::{Effect, FileName, Finding, OpenRefused, OperationId, SlotName};
 
+use super::commands::placed;
 use super::files::{InFlight, describe, describe_completion};
 use super::{Asked, SHARD, World};
 use crate::model::{Check, Standing};
@@ -92,7 +93,7 @@ impl World {
     /// Everything that must be there is there: topics, every record, groups.
     fn verify(&mut self, report: &OpeningReport) -> Check {
         let shard = self.shard.as_ref().ok_or("no process runs")?;
-        let mut found: Vec<_> = shard.placements().map(|(name, life)| (name.clone(), life.0)).collect();
+        let mut found: Vec<_> = shard.placements().map(placed).collect();
         found.sort_unstable_by_key(|(_, life)| *life);
         self.model.recovered(&found)?;
         if report.topics != found.len() as u64 {
@@ -128,7 +129,7 @@ impl World {
                 return Err(format!("a page is empty at {next}, the log ends at {}", page.high_water.offset()));
             }
         }
-        let stat = Command::Stat { incarnation: Incarnation(life) };
+        let stat = Command::Stat { partition };
         let request = self.ask(0, stat, Asked::Stat { life, visible_end: 0 })?;
         self.wait_for(request)?;
         let stats = self.last_stats.take().ok_or("a stat after a start was refused")?;

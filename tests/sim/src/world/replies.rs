@@ -36,6 +36,7 @@ impl World {
             match effect {
                 Effect::DeadLetter { letter, to, message } => self.letter_left(letter, to, message)?,
                 Effect::Reply { to, reply } => self.replied(to, reply)?,
+                Effect::Order { shard, .. } => return Err(format!("the only shard orders something of {shard:?}")),
                 Effect::Push { core, batch } => {
                     self.trace.note(format!("push to {} {}..{}", core.0, batch.base(), batch.end()));
                     self.model.see_push(core.0, &batch)?;
@@ -127,8 +128,8 @@ impl World {
                 self.paged(life, from, visible_end, page)
             }
             (Asked::Stat { life, visible_end }, Reply::Stats(stats)) => {
-                if stats.incarnation.0 != life {
-                    return Err(format!("{life:x} was asked for and {} answered", stats.incarnation));
+                if stats.partition.incarnation.0 != life {
+                    return Err(format!("{life:x} was asked for and {} answered", stats.partition.incarnation));
                 }
                 self.model.see_stats(&stats, visible_end)?;
                 self.last_stats = Some(*stats);

@@ -179,7 +179,7 @@ impl World {
 
     fn check_drained(&mut self, life: u64, group: &GroupName) -> Check {
         let visible_end = self.model.life(life)?.visible_end;
-        let command = ringmain_engine::Command::Stat { incarnation: ringmain_model::Incarnation(life) };
+        let command = ringmain_engine::Command::Stat { partition: super::commands::partition(life) };
         let request = self.ask(0, command, Asked::Stat { life, visible_end })?;
         self.wait_for(request)?;
         let stats = self.last_stats.take().ok_or("a stat was refused")?;

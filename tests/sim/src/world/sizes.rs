@@ -71,6 +71,6 @@ impl Sizes {
     }
 
     pub(super) fn shard(&self) -> ShardSettings {
-        ShardSettings { cores: CORES, memory_bytes_max: self.memory_max }
+        ShardSettings { cores: CORES, shards: 1, memory_bytes_max: self.memory_max }
     }
 }
