@@ -332,6 +332,8 @@ pub struct Delivery<'d, E> {
     pub from: Offset,
     /// The topic's name.
     pub topic: &'d TopicName,
+    /// How many partitions the topic has.
+    pub partitions: u32,
     /// Encodings of the whole batch, shared on this core; `None` for a batch that was read for this cursor alone.
     pub encoded: Option<&'d mut E>,
 }

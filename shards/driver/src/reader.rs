@@ -24,7 +24,7 @@ impl<F: Front> State<F> {
             let refusal = Refusal::busy("this connection has as many subscriptions as it may");
             return self.tell(key, number, Notice::Refused(refusal));
         }
-        let shard = placed.shard.of_partition(partition, self.settings.shards);
+        let (shard, partitions) = (placed.shard.of_partition(partition, self.settings.shards), placed.partitions);
         let partition = match placed.partition(partition) {
             Ok(partition) => partition,
             Err(refusal) => return self.tell(key, number, Notice::Refused(refusal)),
@@ -32,7 +32,7 @@ impl<F: Front> State<F> {
         let window_key = *self
             .windows_by_partition
             .entry(partition)
-            .or_insert_with(|| self.windows.insert(Window::new(partition, name, shard)));
+            .or_insert_with(|| self.windows.insert(Window::new(partition, partitions, name, shard)));
         let Some(connection) = self.connections.get_mut(key) else { return };
         let window = &mut self.windows[window_key];
         let cursor = self.cursors.insert(Cursor {
@@ -317,6 +317,7 @@ impl<F: Front> State<F> {
             batch: &entry.batch,
             from: cursor.next,
             topic: &window.topic,
+            partitions: window.partitions,
             encoded: keeps.then_some(&mut entry.encoded),
         };
         let Some(session) = connection.session.as_mut() else { return false };
@@ -400,10 +401,11 @@ impl<F: Front> State<F> {
         for batch in &page.batches {
             let Some(cursor) = self.cursors.get_mut(key) else { return };
             let from = std::mem::replace(&mut cursor.next, batch.end());
-            let Some(topic) = self.windows.get(cursor.window).map(|window| window.topic.clone()) else { return };
+            let Some(window) = self.windows.get(cursor.window) else { return };
+            let (topic, partitions) = (window.topic.clone(), window.partitions);
             let mut taken_to = batch.end();
             self.call(connection, |front, session, io| {
-                let delivery = Delivery { subscription: number, batch, from, topic: &topic, encoded: None };
+                let delivery = Delivery { subscription: number, batch, from, topic: &topic, partitions, encoded: None };
                 taken_to = front.on_batch(session, delivery, io);
             });
             if taken_to < batch.end() {

@@ -55,6 +55,8 @@ pub(crate) enum WindowState {
 #[derive(Debug)]
 pub(crate) struct Window<E> {
     pub(crate) partition: PartitionRef,
+    /// How many the topic has.
+    pub(crate) partitions: u32,
     pub(crate) topic: TopicName,
     pub(crate) shard: ShardId,
     pub(crate) state: WindowState,
@@ -79,9 +81,10 @@ pub(crate) struct Window<E> {
 }
 
 impl<E: Default> Window<E> {
-    pub(crate) fn new(partition: PartitionRef, topic: TopicName, shard: ShardId) -> Self {
+    pub(crate) fn new(partition: PartitionRef, partitions: u32, topic: TopicName, shard: ShardId) -> Self {
         Self {
             partition,
+            partitions,
             topic,
             shard,
             state: WindowState::Asking,

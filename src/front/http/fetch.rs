@@ -27,6 +27,8 @@ enum PageFormat {
 #[derive(Debug)]
 pub(super) struct Fetch {
     pub(super) topic: TopicName,
+    /// The topic has several partitions.
+    several: bool,
     /// `None` is the earliest message.
     from: Option<u64>,
     limit: u64,
@@ -46,6 +48,7 @@ impl Fetch {
         let formats = [("json", PageFormat::Json), ("ndjson", PageFormat::JsonLines), ("batch", PageFormat::Batch)];
         Ok(Self {
             topic,
+            several: false,
             from: number(target, "from_offset")?,
             limit: number_within(target, "limit", 1..=FETCH_MESSAGES_MAX, FETCH_MESSAGES_DEFAULT)?,
             wait_ms: number_within(target, "wait_ms", 0..=FETCH_WAIT_MS_MAX, 0)?,
@@ -78,10 +81,11 @@ impl Fetch {
     }
 }
 
-/// Puts a record into JSON as all faces send it.
+/// Puts a record into JSON as all faces send it: with its partition when the topic has several.
 pub(super) fn encode_record(
     out: &mut Vec<u8>,
     partition: PartitionRef,
+    several: bool,
     topic: &TopicName,
     record: &Record<'_>,
     attempt: Option<u32>,
@@ -96,7 +100,7 @@ pub(super) fn encode_record(
         topic: topic.as_str(),
         payload: record.payload,
         timestamp_us: record.time_us,
-        partition: None,
+        partition: several.then_some(partition.partition),
         key: record.key,
         headers: &headers,
         attempt,
@@ -161,10 +165,10 @@ fn write_records(body: &mut Vec<u8>, fetch: &Fetch, page: &Page) -> (u64, u64) {
                 if count > 0 {
                     body.push(b',');
                 }
-                encode_record(body, page.partition, &fetch.topic, &record, None);
+                encode_record(body, page.partition, fetch.several, &fetch.topic, &record, None);
             }
             PageFormat::JsonLines => {
-                encode_record(body, page.partition, &fetch.topic, &record, None);
+                encode_record(body, page.partition, fetch.several, &fetch.topic, &record, None);
                 body.push(b'\n');
             }
             PageFormat::Batch => {

@@ -26,16 +26,17 @@ impl Socket {
             return;
         }
         self.spoke_ms = io.now().monotonic_ms;
-        let Delivery { subscription, batch, from, topic, encoded } = delivery;
+        let Delivery { subscription, batch, from, topic, partitions, encoded } = delivery;
+        let several = partitions > 1;
         let (bytes, messages) = match encoded.filter(|_| from <= batch.base()) {
             Some(shared) => {
                 let place = match self.format {
                     Format::Json => &mut shared.frames.json,
                     Format::Raw => &mut shared.frames.raw,
                 };
-                place.get_or_insert_with(|| frames(batch, from, topic, self.format)).clone()
+                place.get_or_insert_with(|| frames(batch, from, several, topic, self.format)).clone()
             }
-            None => frames(batch, from, topic, self.format),
+            None => frames(batch, from, several, topic, self.format),
         };
         io.send(bytes, subscription, messages);
     }
@@ -46,13 +47,13 @@ impl Socket {
             return;
         }
         self.spoke_ms = io.now().monotonic_ms;
-        let format = self.format;
+        let (format, several) = (self.format, assignment.batch.partition().partition > 0);
         let (mut out, mut json, mut messages) = (Vec::new(), Vec::new(), 0);
         for (record, attempt) in assigned_records(assignment) {
             match format {
                 Format::Json => {
                     json.clear();
-                    encode_record(&mut json, assignment.batch.partition(), topic, &record, attempt);
+                    encode_record(&mut json, assignment.batch.partition(), several, topic, &record, attempt);
                     text_frame(&mut out, &json);
                 }
                 Format::Raw => frame(&mut out, Opcode::Binary, record.payload, None),
@@ -72,14 +73,14 @@ impl Socket {
     }
 }
 
-fn frames(batch: &RecordBatch, from: Offset, topic: &TopicName, format: Format) -> (Bytes, u32) {
+fn frames(batch: &RecordBatch, from: Offset, several: bool, topic: &TopicName, format: Format) -> (Bytes, u32) {
     let mut out = Vec::with_capacity(batch.bytes().len() * 3 / 2 + 256);
     let (mut json, mut messages) = (Vec::new(), 0);
     for record in batch.records_from(from) {
         match format {
             Format::Json => {
                 json.clear();
-                encode_record(&mut json, batch.partition(), topic, &record, None);
+                encode_record(&mut json, batch.partition(), several, topic, &record, None);
                 frame_header(&mut out, Opcode::Text, json.len());
                 out.extend_from_slice(&json);
             }

@@ -196,6 +196,7 @@ impl HttpFront {
         epoch: u64,
         assignments: &[Assignment],
     ) {
+        let several = partition.partition > 0;
         self.body.clear();
         self.body.extend_from_slice(br#"{"status":"success","data":{"messages":["#);
         let records = assignments.iter().flat_map(assigned_records);
@@ -203,7 +204,7 @@ impl HttpFront {
             if at > 0 {
                 self.body.push(b',');
             }
-            encode_record(&mut self.body, partition, topic, &record, attempt);
+            encode_record(&mut self.body, partition, several, topic, &record, attempt);
         }
         self.body.extend_from_slice(format!(r#"],"epoch":{epoch}}}}}"#).as_bytes());
         self.write_body(context, out, 200);

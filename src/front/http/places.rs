@@ -33,14 +33,14 @@ pub(super) struct IdlessEvents {
 const CHUNK_END: &[u8] = b"\r\n";
 
 impl IdlessEvents {
-    fn of(batch: &RecordBatch, from: Offset, topic: &TopicName, format: Format) -> Self {
+    fn of(batch: &RecordBatch, from: Offset, several: bool, topic: &TopicName, format: Format) -> Self {
         let mut out = Vec::with_capacity(batch.bytes().len() * 3 / 2 + 256);
         let (mut json, mut ends) = (Vec::new(), Vec::new());
         for record in batch.records_from(from) {
             match format {
                 Format::Json => {
                     json.clear();
-                    encode_record(&mut json, batch.partition(), topic, &record, None);
+                    encode_record(&mut json, batch.partition(), several, topic, &record, None);
                     sse::event(&mut out, None, None, str::from_utf8(&json).unwrap_or_default());
                 }
                 Format::Raw => raw_event(&mut out, None, &record),
@@ -124,7 +124,8 @@ impl Places {
         (format, version): (Format, Version),
         io: &mut Io<'_>,
     ) -> Offset {
-        let Delivery { subscription, batch, from, topic, encoded } = delivery;
+        let Delivery { subscription, batch, from, topic, partitions, encoded } = delivery;
+        let several = partitions > 1;
         let own;
         let events = match encoded {
             Some(shared) => {
@@ -132,10 +133,10 @@ impl Places {
                     Format::Json => &mut shared.idless_json,
                     Format::Raw => &mut shared.idless_raw,
                 };
-                &*place.get_or_insert_with(|| IdlessEvents::of(batch, batch.base(), topic, format))
+                &*place.get_or_insert_with(|| IdlessEvents::of(batch, batch.base(), several, topic, format))
             }
             None => {
-                own = IdlessEvents::of(batch, from, topic, format);
+                own = IdlessEvents::of(batch, from, several, topic, format);
                 &own
             }
         };

@@ -134,16 +134,17 @@ impl Stream {
         if let Reads::Several(places) = &mut self.reads {
             return places.deliver(delivery, (self.format, self.version), io);
         }
-        let Delivery { subscription, batch, from, topic, encoded } = delivery;
+        let Delivery { subscription, batch, from, topic, partitions, encoded } = delivery;
+        let several = partitions > 1;
         let encoded = match encoded.filter(|_| from <= batch.base()) {
             Some(shared) => {
                 let place = match self.format {
                     Format::Json => &mut shared.json,
                     Format::Raw => &mut shared.raw,
                 };
-                place.get_or_insert_with(|| encode(batch, batch.base(), topic, self.format)).clone()
+                place.get_or_insert_with(|| encode(batch, batch.base(), several, topic, self.format)).clone()
             }
-            None => encode(batch, from, topic, self.format),
+            None => encode(batch, from, several, topic, self.format),
         };
         let bytes = match self.version {
             Version::Http11 => encoded.bytes,
@@ -157,11 +158,12 @@ impl Stream {
     pub(super) fn assign(&mut self, topic: &TopicName, assignment: &Assignment, io: &mut Io<'_>) {
         self.spoke_ms = io.now().monotonic_ms;
         let (mut out, mut json) = (Vec::new(), Vec::new());
+        let several = assignment.batch.partition().partition > 0;
         for (record, attempt) in assigned_records(assignment) {
             match self.format {
                 Format::Json => {
                     json.clear();
-                    encode_record(&mut json, assignment.batch.partition(), topic, &record, attempt);
+                    encode_record(&mut json, assignment.batch.partition(), several, topic, &record, attempt);
                     sse::event(&mut out, None, None, str::from_utf8(&json).unwrap_or_default());
                 }
                 Format::Raw => raw_event(&mut out, None, &record),
@@ -274,7 +276,7 @@ impl HttpFront {
     }
 }
 
-fn encode(batch: &RecordBatch, from: Offset, topic: &TopicName, format: Format) -> Encoded {
+fn encode(batch: &RecordBatch, from: Offset, several: bool, topic: &TopicName, format: Format) -> Encoded {
     /// Digits of a chunk's size at most: their place is kept before the size is known, and what is too much cut off.
     const SIZE_DIGITS: usize = 8;
     let partition = batch.partition();
@@ -287,7 +289,7 @@ fn encode(batch: &RecordBatch, from: Offset, topic: &TopicName, format: Format) 
         match format {
             Format::Json => {
                 json.clear();
-                encode_record(&mut json, partition, topic, &record, None);
+                encode_record(&mut json, partition, several, topic, &record, None);
                 sse::message(&mut out, &id, &json);
             }
             Format::Raw => raw_event(&mut out, Some(&id), &record),
