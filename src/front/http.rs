@@ -24,6 +24,7 @@ mod several;
 mod sse;
 mod subscribe;
 mod topics;
+mod upload;
 mod ws;
 
 #[cfg(test)]

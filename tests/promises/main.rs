@@ -102,6 +102,7 @@ mod sse_heartbeats_and_retry;
 mod sse_resumes;
 mod stalled_member_memory;
 mod stalled_members;
+mod streamed_batches;
 mod subcommands;
 mod topic_changes;
 mod topic_deletion;

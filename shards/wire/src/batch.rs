@@ -11,57 +11,61 @@ use crate::http::Refusal;
 /// Bytes before each payload.
 pub const LENGTH_BYTES: usize = size_of::<u32>();
 
-/// The places of a batch's payloads, in order; see [`batch_ranges`].
+/// Finds the payloads of a batch while its body arrives. It says where they stand, so that they need not be copied.
 #[derive(Clone, Debug)]
-pub struct BatchRanges<'b> {
-    body: &'b [u8],
+pub struct BatchDecoder {
+    body_bytes_max: usize,
+    /// Where the next payload's length stands.
     at: usize,
     count: u64,
 }
 
-/// Where in `body` the payloads of a batch stand: ranges, so that they need not be copied.
-///
-/// # Errors
-///
-/// 400 `invalid_batch` with the payload's number, counted from 1, when the body ends inside a length or a payload. Nothing
-/// follows an error.
-#[must_use]
-pub fn batch_ranges(body: &[u8]) -> BatchRanges<'_> {
-    BatchRanges { body, at: 0, count: 0 }
-}
+impl BatchDecoder {
+    /// A decoder for a body of `body_bytes_max` bytes, or, where its length is not known beforehand, of at most so many.
+    #[must_use]
+    pub fn new(body_bytes_max: usize) -> Self {
+        Self { body_bytes_max, at: 0, count: 0 }
+    }
 
-impl Iterator for BatchRanges<'_> {
-    type Item = Result<Range<usize>, Refusal>;
+    /// Payloads found so far.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
 
-    fn next(&mut self) -> Option<Self::Item> {
-        let rest = &self.body[self.at..];
-        if rest.is_empty() {
-            return None;
+    /// Where in the body the next payload stands, as soon as its length has come: the payload itself may be on its way, but
+    /// it ends within the bytes that the body may have. `body` is all that has come. Nothing when the next length has not
+    /// come whole: for a body that is there whole, of exactly the announced bytes, that means that it has ended.
+    ///
+    /// # Errors
+    ///
+    /// 400 `invalid_batch` with the payload's number, counted from 1, when the body must end inside a length or a payload.
+    /// Nothing can be decoded after it.
+    pub fn decode(&mut self, body: &[u8]) -> Result<Option<Range<usize>>, Refusal> {
+        let rest = body.get(self.at..).unwrap_or_default();
+        let left = self.body_bytes_max - self.at;
+        if !rest.is_empty() && left < LENGTH_BYTES {
+            return Err(self.cut_short(left, "its length of 4 bytes"));
         }
-        self.count += 1;
-        let Some((length, payloads)) = rest.split_first_chunk::<LENGTH_BYTES>() else {
-            return Some(Err(self.cut_short(rest.len(), "its length of 4 bytes")));
-        };
-        let announced = u32::from_le_bytes(*length);
+        let Some(length) = rest.first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
+        let (announced, left) = (u32::from_le_bytes(*length), left - LENGTH_BYTES);
         match usize::try_from(announced) {
-            Ok(length) if length <= payloads.len() => {
+            Ok(length) if length <= left => {
                 let start = self.at + LENGTH_BYTES;
                 self.at = start + length;
-                Some(Ok(start..self.at))
+                self.count += 1;
+                Ok(Some(start..self.at))
             }
-            _ => Some(Err(self.cut_short(payloads.len(), &format!("its {announced} bytes")))),
+            _ => Err(self.cut_short(left, &format!("its {announced} bytes"))),
         }
     }
-}
 
-impl BatchRanges<'_> {
     #[cold]
-    fn cut_short(&mut self, left: usize, what: &str) -> Refusal {
-        self.at = self.body.len();
+    fn cut_short(&self, left: usize, what: &str) -> Refusal {
         let message = format!(
             "In message {} of the body: only {left} bytes are left for {what}. Send for each message its length as an \
              unsigned number of 32 bits, little-endian, then that many bytes.",
-            self.count
+            self.count + 1
         );
         Refusal::new(400, "invalid_batch", message)
     }

@@ -5,13 +5,18 @@
 
 mod base64;
 mod decode;
+mod lines;
 mod message;
 mod publish;
 
 pub use decode::{MessageOwned, decode_message};
+pub use lines::PublishLines;
 pub use message::{Message, encode_message, timestamp_text, timestamp_us, write_timestamp};
-pub use publish::{PublishBody, decode_publish, decode_publish_lines};
+pub use publish::{PublishBody, decode_publish};
 
 /// Headers of one message that a decoder takes at most, so that a body of many empty ones cannot cost many times its size
 /// in memory. The broker's own limit is lower.
 pub const HEADERS_MAX: usize = 256;
+
+/// Bytes of a name that stands for several headers: each of them gets a copy of it. The broker takes no longer one.
+const SHARED_NAME_BYTES_MAX: usize = 65_535;

@@ -106,6 +106,12 @@ fn nesting_and_headers_cannot_exhaust_anything() {
     let array = format!(r#"{{"payload":"","headers":{{"a":[{}"b"]}}}}"#, r#""b","#.repeat(HEADERS_MAX));
     assert_eq!(decode_publish(array.as_bytes()).unwrap_err().code, "invalid_body");
 
+    let shared =
+        |name: usize, values: &str| format!(r#"{{"payload":"","headers":{{"{}":{values}}}}}"#, "n".repeat(name));
+    assert_eq!(decode_publish(shared(65_535, r#"["",""]"#).as_bytes()).unwrap().headers.len(), 2);
+    assert_eq!(decode_publish(shared(65_536, r#"["",""]"#).as_bytes()).unwrap_err().code, "invalid_body");
+    assert_eq!(decode_publish(shared(65_536, r#"[""]"#).as_bytes()).unwrap().headers.len(), 1);
+
     let long = format!(r#"{{"payload":"YQ==","key":{{"{}":1}}}}"#, "x".repeat(100_000));
     assert!(decode_publish(long.as_bytes()).unwrap_err().message.len() < 1000, "messages stay short");
     let long = format!(r#"{{"payload":"YQ==","headers":"{}"}}"#, "x".repeat(100_000));

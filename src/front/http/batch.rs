@@ -1,71 +1,191 @@
-//! Publishing many messages with one request: bodies that hold them, and the one answer. On the core of the connection.
+//! Publishing many messages with one request: bodies that hold them, read as they come, and the one answer. On the core of
+//! the connection.
+
+mod packed;
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
 
 use ringmain_model::limit::PUBLISH_BATCH_MESSAGES_MAX;
 use ringmain_model::{Message, Offset, Refusal, RefusalKind, TopicName};
-use ringmain_wire::batch::batch_ranges;
-use ringmain_wire::json::{decode_publish_lines, timestamp_text};
+use ringmain_wire::batch::BatchDecoder;
+use ringmain_wire::http::Framing;
+use ringmain_wire::json::{PublishLines, timestamp_text};
 use serde::Serialize;
 
+use self::packed::Packed;
 use super::HttpFront;
 use super::problem::Problem;
-use super::publish::{check, message_of_publish, to_bytes};
+use super::publish::{check_bytes, message_of_publish, to_bytes};
 use super::respond::{Context, write_success};
+use crate::front::FrontSettings;
 
 /// Headers of all messages of one batch: empty ones take more room in memory than in a body.
 const BATCH_HEADERS_MAX: usize = 8 * PUBLISH_BATCH_MESSAGES_MAX;
 
-/// The messages of a body of newline-delimited JSON; a fault refuses them all and names its line.
-pub(super) fn messages_of_lines(body: &[u8], bytes_max: usize) -> Result<Vec<Message>, Problem> {
-    let (mut messages, mut headers) = (Vec::new(), 0);
-    for (line, publish) in decode_publish_lines(body) {
-        let publish = publish.map_err(Problem::from).map_err(|problem| problem.and(NOTHING_STORED))?;
-        let message = message_of_publish(publish, None, bytes_max);
-        let message = message.map_err(|problem| problem.at("line", line).and(NOTHING_STORED))?;
-        headers += message.headers.len();
-        if headers > BATCH_HEADERS_MAX {
+/// Bytes of a line for each byte of a message: four characters of base64 stand for three bytes, and six bytes of JSON, such as
+/// `\u0041`, may stand for one character.
+const LINE_BYTES_PER_BYTE: usize = 8;
+
+/// Bytes of a line beside them: names of members, white space, and what we do not know.
+const LINE_BYTES_BESIDE: usize = 64 << 10;
+
+/// A batch whose body may be on its way: how it is written, and what has been read of it. The first fault refuses it all, and
+/// what it says does not depend on how the body was cut on its way.
+#[derive(Debug)]
+pub(super) enum Batch {
+    /// Newline-delimited JSON.
+    Lines(Lines),
+    /// Payloads behind their lengths.
+    Payloads(Payloads),
+}
+
+impl Batch {
+    pub(super) fn of_lines(settings: &FrontSettings) -> Self {
+        let message_bytes_max = settings.message_bytes_max;
+        let line_bytes_max = message_bytes_max.saturating_mul(LINE_BYTES_PER_BYTE).saturating_add(LINE_BYTES_BESIDE);
+        Self::Lines(Lines {
+            decoder: PublishLines::new(line_bytes_max),
+            packed: Packed::default(),
+            bytes: 0,
+            headers: 0,
+            message_bytes_max,
+            bytes_max: settings.body_bytes_max,
+        })
+    }
+
+    pub(super) fn of_payloads(framing: Framing, settings: &FrontSettings) -> Self {
+        let announced = match framing {
+            Framing::Length(length) => usize::try_from(length).unwrap_or(usize::MAX),
+            _ => settings.body_bytes_max,
+        };
+        let decoder = BatchDecoder::new(announced);
+        Self::Payloads(Payloads { decoder, message_bytes_max: settings.message_bytes_max })
+    }
+
+    /// Reads what has come of the body and not been let go; says how many bytes of it need not be kept.
+    pub(super) fn take(&mut self, body: &[u8]) -> Result<usize, Problem> {
+        let taken = match self {
+            Self::Lines(lines) => lines.take(body, false),
+            // The payloads stay where they are.
+            Self::Payloads(payloads) => payloads.check(body).map(|()| 0),
+        };
+        taken.map_err(nothing_stored)
+    }
+
+    /// Bytes held of what need not be kept.
+    pub(super) fn held_bytes(&self) -> usize {
+        match self {
+            Self::Lines(lines) => lines.packed.bytes(),
+            Self::Payloads(_) => 0,
+        }
+    }
+
+    /// The messages, once the body is there whole: `body` is what had to be kept of it.
+    pub(super) fn finish(self, body: Cow<'_, [u8]>) -> Result<Vec<Message>, Problem> {
+        let messages = match self {
+            Self::Lines(lines) => lines.finish(&body),
+            Self::Payloads(payloads) => payloads.finish(body),
+        };
+        let messages = messages.map_err(nothing_stored)?;
+        if messages.is_empty() {
+            return Err(Problem::new(400, "invalid_body", "the batch is empty: send at least one message"));
+        }
+        Ok(messages)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Lines {
+    decoder: PublishLines,
+    /// The messages so far.
+    packed: Packed,
+    /// Their bytes.
+    bytes: usize,
+    /// Their headers.
+    headers: usize,
+    message_bytes_max: usize,
+    bytes_max: usize,
+}
+
+impl Lines {
+    fn take(&mut self, body: &[u8], is_last: bool) -> Result<usize, Problem> {
+        let mut rest = body;
+        while let Some((line, publish)) = self.decoder.decode(&mut rest, is_last) {
+            let message = message_of_publish(publish?, None, self.message_bytes_max);
+            self.add(&message.map_err(|problem| problem.at("line", line))?)?;
+        }
+        Ok(body.len() - rest.len())
+    }
+
+    fn add(&mut self, message: &Message) -> Result<(), Problem> {
+        self.headers += message.headers.len();
+        if self.headers > BATCH_HEADERS_MAX {
             return Err(too_large(&format!("the messages of this batch have more than {BATCH_HEADERS_MAX} headers")));
         }
-        add(&mut messages, message)?;
+        // A name stands once in a body however many values it has, and with each of them in memory.
+        self.bytes += message.bytes();
+        if self.bytes > self.bytes_max {
+            let bytes_max = self.bytes_max;
+            return Err(too_large(&format!(
+                "the messages of this batch have more than {bytes_max} bytes with a name for each header"
+            )));
+        }
+        check_count(self.packed.count() + 1)?;
+        self.packed.push(message);
+        Ok(())
     }
-    not_empty(messages)
+
+    fn finish(mut self, body: &[u8]) -> Result<Vec<Message>, Problem> {
+        self.take(body, true)?;
+        Ok(self.packed.unpack())
+    }
 }
 
-/// The messages of a body of payloads behind their lengths; a fault refuses them all and says in which message it is.
-pub(super) fn messages_of_payloads(body: Cow<'_, [u8]>, bytes_max: usize) -> Result<Vec<Message>, Problem> {
-    // The payloads stay where they are.
-    let body = to_bytes(body);
-    let mut messages = Vec::new();
-    for (range, number) in batch_ranges(&body).zip(1..) {
-        let range = range.map_err(Problem::from).map_err(|problem| problem.and(NOTHING_STORED))?;
-        let message = Message::of(body.slice(range));
-        check(&message, bytes_max).map_err(|problem| problem.at("message", number).and(NOTHING_STORED))?;
-        add(&mut messages, message)?;
-    }
-    not_empty(messages)
+#[derive(Debug)]
+pub(super) struct Payloads {
+    decoder: BatchDecoder,
+    message_bytes_max: usize,
 }
 
-const NOTHING_STORED: &str = "nothing of the batch was stored";
+impl Payloads {
+    /// Checks the lengths that have come.
+    fn check(&mut self, body: &[u8]) -> Result<(), Problem> {
+        while let Some(range) = self.decoder.decode(body)? {
+            let number = self.decoder.count();
+            check_bytes(range.len(), self.message_bytes_max).map_err(|problem| problem.at("message", number))?;
+            check_count(usize::try_from(number).unwrap_or(usize::MAX))?;
+        }
+        Ok(())
+    }
 
-fn add(messages: &mut Vec<Message>, message: Message) -> Result<(), Problem> {
-    if messages.len() == PUBLISH_BATCH_MESSAGES_MAX {
+    fn finish(mut self, body: Cow<'_, [u8]>) -> Result<Vec<Message>, Problem> {
+        self.check(&body)?;
+        let body = to_bytes(body);
+        // Now its length is known, and the last payload may end beyond it.
+        let mut decoder = BatchDecoder::new(body.len());
+        let mut messages = Vec::new();
+        while let Some(range) = decoder.decode(&body)? {
+            messages.push(Message::of(body.slice(range)));
+        }
+        Ok(messages)
+    }
+}
+
+fn check_count(count: usize) -> Result<(), Problem> {
+    if count > PUBLISH_BATCH_MESSAGES_MAX {
         return Err(too_large(&format!("this batch has more than {PUBLISH_BATCH_MESSAGES_MAX} messages")));
     }
-    messages.push(message);
     Ok(())
 }
 
 fn too_large(what: &str) -> Problem {
-    let refusal = Refusal::new(RefusalKind::PayloadTooLarge, format!("{what}: divide it; {NOTHING_STORED}"));
-    refusal.into()
+    Refusal::new(RefusalKind::PayloadTooLarge, format!("{what}: divide it")).into()
 }
 
-fn not_empty(messages: Vec<Message>) -> Result<Vec<Message>, Problem> {
-    if messages.is_empty() {
-        return Err(Problem::new(400, "invalid_body", "the batch is empty: send at least one message"));
-    }
-    Ok(messages)
+fn nothing_stored(problem: Problem) -> Problem {
+    problem.and("nothing of the batch was stored")
 }
 
 /// What was stored of a batch.

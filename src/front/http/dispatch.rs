@@ -55,7 +55,9 @@ impl HttpFront {
                 Ok(Task::Change(name))
             }
             (Place::Topic(name), _) => Ok(Task::Stat(name)),
-            (Place::Publish(topic), _) => Ok(Task::Publish(PublishTask::read(topic, head, &target, io)?)),
+            (Place::Publish(topic), _) => {
+                Ok(Task::Publish(PublishTask::read(topic, head, &target, &self.settings, io)?))
+            }
             (Place::Messages(topic), _) => Ok(Task::Fetch(Box::new(Fetch::read(topic, &target)?))),
             (Place::Sse(topic), _) => plan_stream(topic, Face::Sse, head, &target, io),
             (Place::WebSocket(topic), _) => {

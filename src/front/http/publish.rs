@@ -11,30 +11,23 @@ use ringmain_wire::json::{PublishBody, decode_publish, timestamp_text};
 use serde::Serialize;
 
 use super::HttpFront;
-use super::batch::{messages_of_lines, messages_of_payloads};
+use super::batch::Batch;
 use super::exchange::Company;
 use super::identity::IdName;
 use super::problem::Problem;
 use super::query::word;
 use super::respond::{Context, write_success};
+use crate::front::FrontSettings;
 
 /// How the body holds the message, or messages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 enum Form {
     /// `{"payload":"<base64>"}`
     Json,
     /// The body is the payload.
     Raw,
-    /// Many of [`Form::Json`], one on each line.
-    Lines,
-    /// Payloads behind their lengths.
-    Payloads,
-}
-
-impl Form {
-    fn is_batch(self) -> bool {
-        matches!(self, Form::Lines | Form::Payloads)
-    }
+    /// Many of them.
+    Batch(Batch),
 }
 
 /// When a publish is answered.
@@ -68,16 +61,18 @@ impl PublishTask {
         topic: TopicName,
         head: &RequestHead<'_>,
         target: &Target<'_>,
+        settings: &FrontSettings,
         io: &Io<'_>,
     ) -> Result<Self, Problem> {
         let content_type = head.headers.text("content-type").map_or(Cow::Borrowed(""), media_type);
         let form = match &*content_type {
             "application/json" => Form::Json,
-            "application/x-ndjson" => Form::Lines,
-            "application/vnd.ringmain.batch" => Form::Payloads,
+            "application/x-ndjson" => Form::Batch(Batch::of_lines(settings)),
+            "application/vnd.ringmain.batch" => Form::Batch(Batch::of_payloads(head.framing, settings)),
             _ => Form::Raw,
         };
-        let id = id_of_head(head, form)?;
+        let is_batch = matches!(form, Form::Batch(_));
+        let id = id_of_head(head, is_batch)?;
         let words = [("durable", Ack::Stored), ("memory", Ack::Memory), ("none", Ack::None)];
         let ack = word(target, "ack", &words)?.unwrap_or(Ack::Stored);
         // Said before the body is read, so that a client that asks first need not send it.
@@ -85,7 +80,7 @@ impl PublishTask {
             return Err(Refusal::topic_not_found(topic.as_str()).into());
         }
         let (mut key, mut headers) = (None, Vec::new());
-        if form == Form::Raw {
+        if matches!(form, Form::Raw) {
             key = head.headers.get("x-key").map(Bytes::copy_from_slice);
             for (name, value) in head.headers.iter() {
                 if let Some(name) = strip_prefix(name, "x-header-") {
@@ -95,7 +90,7 @@ impl PublishTask {
             }
         }
         let is_small = matches!(head.framing, Framing::Length(length) if length <= BATCH_BYTES_MAX as u64);
-        Ok(Self { topic, ack, form, is_large: form.is_batch() && !is_small, id, key, headers })
+        Ok(Self { topic, ack, form, is_large: is_batch && !is_small, id, key, headers })
     }
 
     /// Which others of the connection it may run beside. Those whose bodies may be many times larger than a message go one at a
@@ -107,12 +102,28 @@ impl PublishTask {
     /// Bytes that its body may have.
     pub(super) fn body_bytes_max(&self, front: &HttpFront) -> usize {
         match self.form {
-            Form::Json | Form::Lines | Form::Payloads => front.settings.body_bytes_max,
+            Form::Json | Form::Batch(_) => front.settings.body_bytes_max,
             Form::Raw => front.settings.message_bytes_max.min(front.settings.body_bytes_max),
         }
     }
 
-    /// Makes the request for the broker.
+    /// Reads what has come of the body and not been let go, while more is on its way; says how many bytes of it need not be kept.
+    pub(super) fn take(&mut self, body: &[u8]) -> Result<usize, Problem> {
+        match &mut self.form {
+            Form::Batch(batch) => batch.take(body),
+            Form::Json | Form::Raw => Ok(0),
+        }
+    }
+
+    /// Bytes held of what need not be kept.
+    pub(super) fn held_bytes(&self) -> usize {
+        match &self.form {
+            Form::Batch(batch) => batch.held_bytes(),
+            Form::Json | Form::Raw => 0,
+        }
+    }
+
+    /// Makes the request for the broker, once the body is there whole: `body` is what had to be kept of it.
     pub(super) fn finish(self, body: Cow<'_, [u8]>, front: &HttpFront) -> Result<Request, Problem> {
         let bytes_max = front.settings.message_bytes_max;
         let answer = match self.ack {
@@ -122,21 +133,8 @@ impl PublishTask {
         };
         let name = self.topic;
         let message = match self.form {
-            Form::Lines => {
-                return Ok(Request::PublishAll {
-                    name,
-                    partition: 0,
-                    messages: messages_of_lines(&body, bytes_max)?,
-                    answer,
-                });
-            }
-            Form::Payloads => {
-                return Ok(Request::PublishAll {
-                    name,
-                    partition: 0,
-                    messages: messages_of_payloads(body, bytes_max)?,
-                    answer,
-                });
+            Form::Batch(batch) => {
+                return Ok(Request::PublishAll { name, partition: 0, messages: batch.finish(body)?, answer });
             }
             Form::Json => message_of_publish(decode_publish(&body)?, self.id, bytes_max)?,
             Form::Raw => {
@@ -153,10 +151,10 @@ impl PublishTask {
 }
 
 /// The id in the request's head, which a batch does not take: its messages have ids of their own.
-fn id_of_head(head: &RequestHead<'_>, form: Form) -> Result<Option<IdName>, Problem> {
+fn id_of_head(head: &RequestHead<'_>, is_batch: bool) -> Result<Option<IdName>, Problem> {
     let mut ids = head.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("idempotency-key"));
     let Some((_, id)) = ids.next() else { return Ok(None) };
-    if form.is_batch() {
+    if is_batch {
         return Err(Problem::parameter(
             "Idempotency-Key names one message, and this is a batch: give each line of application/x-ndjson an `id` of its own",
         ));
@@ -206,7 +204,7 @@ pub(super) fn to_bytes(body: Cow<'_, [u8]>) -> Bytes {
 }
 
 /// Whether a message is within the limits.
-pub(super) fn check(message: &Message, bytes_max: usize) -> Result<(), Problem> {
+fn check(message: &Message, bytes_max: usize) -> Result<(), Problem> {
     if message.headers.len() > MESSAGE_HEADERS_MAX {
         let count = message.headers.len();
         return Err(Problem::parameter(format!(
@@ -216,10 +214,14 @@ pub(super) fn check(message: &Message, bytes_max: usize) -> Result<(), Problem> 
     if message.headers.iter().any(|(name, _)| name.is_empty() || name.len() > usize::from(u16::MAX)) {
         return Err(Problem::parameter(format!("a header's name is empty or longer than {} bytes", u16::MAX)));
     }
-    if message.bytes() > bytes_max {
+    check_bytes(message.bytes(), bytes_max)
+}
+
+/// Whether so many bytes of a message are within the limit.
+pub(super) fn check_bytes(bytes: usize, bytes_max: usize) -> Result<(), Problem> {
+    if bytes > bytes_max {
         let text = format!(
-            "the message has {} bytes with its key and headers: at most {bytes_max} are allowed; split it, or raise RINGMAIN_MAX_MESSAGE_BYTES",
-            message.bytes()
+            "the message has {bytes} bytes with its key and headers: at most {bytes_max} are allowed; split it, or raise RINGMAIN_MAX_MESSAGE_BYTES"
         );
         return Err(Refusal::new(RefusalKind::PayloadTooLarge, text).into());
     }

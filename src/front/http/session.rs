@@ -4,8 +4,7 @@ use std::borrow::Cow;
 
 use ringmain_driver::{Close, Io};
 use ringmain_model::limit::{
-    ACK_OFFSETS_MAX, BODIES_BYTES_PER_CORE, HEAD_BYTES_MAX, HEAD_LINES_MAX, OUTPUT_BYTES_MAX, PIPELINE_BYTES_MAX,
-    PIPELINE_REQUESTS_MAX,
+    ACK_OFFSETS_MAX, HEAD_BYTES_MAX, HEAD_LINES_MAX, OUTPUT_BYTES_MAX, PIPELINE_BYTES_MAX, PIPELINE_REQUESTS_MAX,
 };
 use ringmain_wire::http::{
     BodyDecoder, CONTINUE, Framing, HeadLimits, Method, RequestHead, Version, decode_request_head,
@@ -16,6 +15,7 @@ use super::exchange::{Exchanges, Task, Waiting};
 use super::problem::Problem;
 use super::respond::Context;
 use super::sse::Stream;
+use super::upload::Upload;
 use super::ws::Socket;
 
 const HEAD_LIMITS: HeadLimits = HeadLimits { head_bytes_max: HEAD_BYTES_MAX, headers_max: HEAD_LINES_MAX };
@@ -23,23 +23,6 @@ const HEAD_LIMITS: HeadLimits = HeadLimits { head_bytes_max: HEAD_BYTES_MAX, hea
 const UNWANTED_BYTES_MAX: usize = 64 << 10;
 /// Bytes of a body that acknowledges: as many offsets as one may name.
 const GROUP_BODY_BYTES_MAX: usize = 24 * ACK_OFFSETS_MAX;
-/// Bytes that a body must grow by within the body timeout.
-pub(super) const BODY_PROGRESS_BYTES: usize = 4 << 10;
-/// Room made for a body at first, whatever its announced length.
-const UPLOAD_BYTES_FIRST: u64 = 64 << 10;
-
-/// A request whose body is on its way.
-#[derive(Debug)]
-struct Upload {
-    context: Context,
-    task: Task,
-    decoder: BodyDecoder,
-    body: Vec<u8>,
-    /// 100 Continue is owed, once earlier requests are answered.
-    owes_continue: bool,
-    /// Bytes that were there when progress was last looked at.
-    progress: usize,
-}
 
 /// A request that waits for others.
 #[derive(Debug)]
@@ -224,11 +207,8 @@ impl Session {
             self.start(front, context, task, Cow::Borrowed(body), io);
             return length;
         }
-        let first = decoder.remaining_hint().unwrap_or(0).min(UPLOAD_BYTES_FIRST);
-        let body = Vec::with_capacity(usize::try_from(first).unwrap_or(0));
-        let owes_continue = head.expect_continue;
         self.since_ms = io.now().monotonic_ms;
-        self.phase = Phase::Body(Box::new(Upload { context, task, decoder, body, owes_continue, progress: 0 }));
+        self.phase = Phase::Body(Box::new(Upload::begin(context, task, decoder, head.expect_continue)));
         self.pay_continue(io);
         0
     }
@@ -246,16 +226,9 @@ impl Session {
 
     fn consume_body(&mut self, front: &mut HttpFront, rest: &[u8], io: &mut Io<'_>) -> usize {
         let Phase::Body(upload) = &mut self.phase else { return 0 };
-        let before = upload.body.len();
-        let outcome = upload.decoder.decode(rest, &mut upload.body);
-        front.uploads_bytes += upload.body.len() - before;
-        if matches!(upload.task, Task::Refuse(_)) {
-            front.uploads_bytes -= upload.body.len();
-            upload.body.clear();
-        }
-        match outcome {
-            Err(refusal) => {
-                self.refuse_framing(front, refusal.into(), io);
+        match upload.take(front, rest) {
+            Err(problem) => {
+                self.refuse_framing(front, problem, io);
                 rest.len()
             }
             Ok((used, true)) => {
@@ -264,13 +237,7 @@ impl Session {
                 }
                 used
             }
-            Ok((used, false)) => {
-                if front.uploads_bytes > BODIES_BYTES_PER_CORE {
-                    let busy = ringmain_model::Refusal::busy("this core holds as many half received bodies as it may");
-                    self.refuse_framing(front, busy.into(), io);
-                }
-                used
-            }
+            Ok((used, false)) => used,
         }
     }
 
@@ -278,7 +245,7 @@ impl Session {
     fn take_upload(&mut self, front: &mut HttpFront) -> Option<Upload> {
         match std::mem::replace(&mut self.phase, Phase::Head) {
             Phase::Body(upload) => {
-                front.uploads_bytes -= upload.body.len();
+                upload.give_back(front);
                 Some(*upload)
             }
             other => {
@@ -474,13 +441,13 @@ impl Session {
                     socket.beat(front.settings.heartbeat_ms, io);
                 }
             }
-            Phase::Body(upload) if upload.body.len() >= upload.progress + BODY_PROGRESS_BYTES => {
-                upload.progress = upload.body.len();
-                self.since_ms = now_ms;
-            }
-            Phase::Body(_) => {
-                let text = format!("the body made no progress for {} ms", front.settings.body_timeout_ms);
-                self.refuse_framing(front, timed_out(&text), io);
+            Phase::Body(upload) => {
+                if upload.has_progressed() {
+                    self.since_ms = now_ms;
+                } else {
+                    let text = format!("the body made no progress for {} ms", front.settings.body_timeout_ms);
+                    self.refuse_framing(front, timed_out(&text), io);
+                }
             }
             _ if !self.exchanges.is_empty() => self.end_waiting_fetch(front, io),
             Phase::Head if self.input.is_empty() => io.close(Close::Flush),
@@ -496,7 +463,7 @@ impl Session {
     /// Gives back what the connection held of the core's.
     pub(super) fn give_back(self, front: &mut HttpFront) {
         match self.phase {
-            Phase::Body(upload) => front.uploads_bytes -= upload.body.len(),
+            Phase::Body(upload) => upload.give_back(front),
             Phase::Socket(socket) => socket.give_back(front),
             Phase::Head | Phase::Stream(_) | Phase::Over => {}
         }

@@ -21,9 +21,9 @@ use super::problem::Problem;
 use super::publish::message_of_json;
 use super::readings::{Readings, topic_of};
 use super::respond::Context;
-use super::session::BODY_PROGRESS_BYTES;
 use super::several::SeveralOpening;
 use super::subscribe::{Format, Opening, lost_json};
+use super::upload::BODY_PROGRESS_BYTES;
 
 /// The subprotocol whose clients are told what is not a message.
 pub(super) const EXTENDED: &str = "ringmain.v1";

@@ -98,6 +98,12 @@ impl BodyDecoder {
         self.state == State::Complete
     }
 
+    /// Bytes of content decoded so far.
+    #[must_use]
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
+
     /// Bytes of content that are certain to come before the body ends: all that is left of a known length. `None` when
     /// chunks, or the end of the connection, will tell. For reserving memory; it never exceeds the limit.
     #[must_use]

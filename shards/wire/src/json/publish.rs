@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::error::Category;
 
-use super::{HEADERS_MAX, base64};
+use super::{HEADERS_MAX, SHARED_NAME_BYTES_MAX, base64};
 use crate::http::Refusal;
 
 /// What a client asks to publish.
@@ -34,20 +34,6 @@ pub struct PublishBody {
 pub fn decode_publish(body: &[u8]) -> Result<PublishBody, Refusal> {
     let raw: Raw<'_> = serde_json::from_slice(body).map_err(|error| explain(&error))?;
     decode_raw(raw)
-}
-
-/// The publishes of newline-delimited JSON: one object as [`decode_publish`] takes it on each line. Lines end with a line feed,
-/// before which a carriage return may stand; the last one may do without. Lines of white space alone are passed over. Each
-/// publish comes with the number of its line, counted from 1.
-///
-/// # Errors
-///
-/// Those of [`decode_publish`], each beginning with the line. The lines after it can still be read.
-pub fn decode_publish_lines(body: &[u8]) -> impl Iterator<Item = (u64, Result<PublishBody, Refusal>)> {
-    let lines = (1..).zip(body.split(|&byte| byte == b'\n'));
-    lines.filter(|(_, line)| !line.trim_ascii().is_empty()).map(|(number, line)| {
-        (number, decode_publish(line).map_err(|refusal| refusal.at(format_args!("line {number}"))))
-    })
 }
 
 fn decode_raw(raw: Raw<'_>) -> Result<PublishBody, Refusal> {
@@ -176,6 +162,9 @@ impl<'de> Deserialize<'de> for HeaderMap {
                     let Values(values) = members.next_value()?;
                     if headers.len() + values.len() > HEADERS_MAX {
                         return Err(A::Error::custom(format_args!("more than {HEADERS_MAX} headers")));
+                    }
+                    if values.len() > 1 && name.len() > SHARED_NAME_BYTES_MAX {
+                        return Err(A::Error::custom("the name of several headers is too long"));
                     }
                     headers.extend(values.into_iter().map(|value| (name.clone(), value)));
                 }
