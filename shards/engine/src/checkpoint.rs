@@ -283,7 +283,8 @@ impl Shard {
             ages: Vec::new(),
         };
         let mut last = None;
-        for (partition, topic) in self.partitions_in_order().into_iter().filter(|(_, topic)| topic.is_logged()) {
+        let logged = self.partitions_in_order().into_iter();
+        for (partition, topic) in logged.filter(|(_, topic)| topic.is_logged() && !topic.is_beginning) {
             // Of several partitions the first one here speaks for the topic.
             if last.replace(partition.incarnation) != Some(partition.incarnation) {
                 checkpoint.topics.push(TopicCreated {

@@ -283,8 +283,8 @@ impl Shard {
 
     /// The topics that this shard decides about, for the placement tables of a start.
     pub fn placements(&self) -> impl Iterator<Item = PlacementChange> {
-        let living = self.partitions_in_order().into_iter().filter(|(_, topic)| !topic.is_ending);
-        let firsts = living.filter(|(partition, _)| partition.partition == 0);
-        firsts.map(|(partition, topic)| self.placement_of(partition.incarnation, topic))
+        let firsts = self.partitions_in_order().into_iter().filter(|(partition, _)| partition.partition == 0);
+        let living = firsts.filter_map(|(partition, _)| Some((partition, self.living(partition)?)));
+        living.map(|(partition, topic)| self.placement_of(partition.incarnation, topic))
     }
 }

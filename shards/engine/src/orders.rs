@@ -1,8 +1,9 @@
 //! What shards ask of each other for topics of several partitions, and what a start finds of that. On the core that owns the shard.
 //!
 //! The shard of a topic's first partition decides about the topic, and its log alone says whether the topic is there and how it is
-//! set. To make one, the other shards make their parts first, then that shard commits; to end one, it commits first. What a crash
-//! leaves between the two, partitions of which that log knows nothing, [`reconcile`] removes at the next start.
+//! set: the settings that other logs have count for nothing. To make one, the other shards make their parts first, then that shard
+//! commits; to end one, it commits first. What a crash leaves between the two, partitions of which that log knows nothing,
+//! [`reconcile`] removes at the next start.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ use ringmain_wal::{Entry, Finding, TopicCreated};
 use crate::command::{Effect, Now, Origin, Reply};
 use crate::opening::OpenedShard;
 use crate::shard::Shard;
-use crate::shard_log::Awaiting;
+use crate::shard_log::{Awaiting, storage_failed};
 use crate::topics::Ended;
 
 /// What a shard is asked to do with its part of a topic.
@@ -121,18 +122,23 @@ impl Shard {
     }
 
     fn send_orders(&mut self, number: u64, shards: Vec<ShardId>, effects: &mut Vec<Effect>) {
-        let Some(undertaking) = self.orders.undertakings.get_mut(&number) else { return };
-        undertaking.waiting += shards.len();
+        let Some(undertaking) = self.orders.undertakings.get(&number) else { return };
         let what = match &undertaking.aim {
             Aim::Birth { born, .. } => Order::Make(born.clone()),
             Aim::End { incarnation, name } => Order::Drop { incarnation: *incarnation, name: name.clone() },
             Aim::Change { incarnation, .. } => {
-                // As it is now: it may have changed again since.
+                // As it is now: it may have changed again since, or have ended.
                 let first = PartitionRef { incarnation: *incarnation, partition: 0 };
-                let config = self.partitions.get(&first).map(|topic| topic.config.clone()).unwrap_or_default();
+                let Some(config) = self.living(first).map(|topic| topic.config.clone()) else {
+                    self.orders.undertakings.remove(&number);
+                    return;
+                };
                 Order::Change { incarnation: *incarnation, config }
             }
         };
+        if let Some(undertaking) = self.orders.undertakings.get_mut(&number) {
+            undertaking.waiting += shards.len();
+        }
         for shard in shards {
             let order = self.orders.number();
             self.orders.sent.insert(order, (number, shard));
@@ -168,6 +174,9 @@ impl Shard {
                     None => self.commit_birth(origin, &born, effects),
                     Some(refusal) => {
                         self.undo_birth(&born, effects);
+                        // Whatever that shard has of it will go: here nothing was begun.
+                        let is_unknown = refusal.kind == RefusalKind::OutcomeUnknown;
+                        let refusal = if is_unknown { storage_failed() } else { refusal };
                         effects.push(Effect::Reply { to: origin, reply: Reply::Refused(refusal) });
                     }
                 }
@@ -219,12 +228,9 @@ impl Shard {
             Order::Make(born) => self.make_part(origin, &born),
             Order::Drop { incarnation, name } => self.drop_part(origin, incarnation, name, effects),
             Order::Change { incarnation, config } => {
-                let done = Awaiting::Reply { to: origin, reply: Reply::Noted };
-                self.log_change(incarnation, &config, done).map(|()| {
-                    let is_logged = self.is_logged(incarnation);
-                    self.apply_config(incarnation, &config, effects);
-                    !is_logged
-                })
+                // The log of the shard that decides has it, and a start takes it from there.
+                self.apply_config(incarnation, &config, effects);
+                Ok(true)
             }
         };
         match outcome {
@@ -232,11 +238,6 @@ impl Shard {
             Ok(false) => {}
             Err(refusal) => effects.push(Effect::Reply { to: origin, reply: Reply::Refused(refusal) }),
         }
-    }
-
-    fn is_logged(&self, incarnation: Incarnation) -> bool {
-        let partitions = self.partitions_of(incarnation);
-        partitions.iter().any(|partition| self.living(*partition).is_some_and(|topic| topic.is_logged()))
     }
 
     /// Makes this shard's part of a topic. Says whether it is done; if not, the log answers.
@@ -264,7 +265,7 @@ impl Shard {
         self.begin_end(incarnation, effects);
         if is_logged {
             let entry = Entry::TopicDeleted { incarnation, name };
-            self.log_entry(&entry, Awaiting::Drop { origin: Some(origin), incarnation })?;
+            self.log_entry(&entry, Awaiting::Drop { origin, incarnation })?;
         } else {
             self.end_topic(incarnation, effects);
         }
@@ -311,14 +312,12 @@ impl OpenedShard {
                     self.report.orphans.push((name.clone(), is_whole));
                     shard.begin_end(incarnation, effects);
                     if is_whole {
-                        // If there is no room in the log it goes at the next start.
-                        let entry = Entry::TopicDeleted { incarnation, name };
-                        let _ = shard.log_entry(&entry, Awaiting::Drop { origin: None, incarnation });
+                        // It asks itself, so that it is asked again when there is no room in its log.
+                        shard.undertake(Aim::End { incarnation, name }, vec![shard.id], effects);
                     }
                 }
             }
         }
-        shard.settle_log(Now::default(), effects);
     }
 }
 
@@ -326,12 +325,9 @@ impl Shard {
     /// The settings of a topic are these: what this shard's log says may be older.
     fn take_config(&mut self, incarnation: Incarnation, config: &TopicConfig, effects: &mut Vec<Effect>) {
         let parts = self.partitions_of(incarnation);
-        let is_other = parts.iter().any(|part| self.partitions.get(part).is_some_and(|topic| topic.config != *config));
-        if is_other {
-            // Without room for it nothing is stored either.
-            let _ = self.log_change(incarnation, config, Awaiting::Nobody);
-            self.apply_config(incarnation, config, effects);
-            return;
+        let is_other = |part: &PartitionRef| self.partitions.get(part).is_some_and(|topic| topic.config != *config);
+        if parts.iter().any(is_other) {
+            return self.apply_config(incarnation, config, effects);
         }
         for part in parts {
             self.retain(part, effects);

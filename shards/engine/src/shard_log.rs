@@ -29,16 +29,14 @@ pub(crate) enum Awaiting {
     Create { origin: Origin, incarnation: Incarnation },
     /// The end of a topic: then its data goes.
     Delete { origin: Origin, ended: Ended },
-    /// The end of this shard's part of a topic: then its data goes, and who asked for that is told, if it was asked.
-    Drop { origin: Option<Origin>, incarnation: Incarnation },
+    /// The end of this shard's part of a topic: then its data goes, and the shard that asked for that is told.
+    Drop { origin: Origin, incarnation: Incarnation },
     /// A change of a topic's settings: then the other shards are told.
     Change { origin: Origin, incarnation: Incarnation },
     /// The beginning of a group: then it gives out messages.
     Begin { partition: PartitionRef, group: GroupName, epoch: u64 },
     /// A member that joined before its group was stored: it hears of the epoch that is then.
     Join { to: Origin, partition: PartitionRef, group: GroupName, high_water: HighWaterMark },
-    /// Nobody.
-    Nobody,
     /// An answer.
     Reply { to: Origin, reply: Reply },
 }
@@ -347,7 +345,7 @@ impl Shard {
             Awaiting::Delete { origin, ended } => self.deleted(origin, ended, effects),
             Awaiting::Drop { origin, incarnation } => {
                 self.end_topic(incarnation, effects);
-                effects.extend(origin.map(|to| Effect::Reply { to, reply: Reply::Noted }));
+                effects.push(Effect::Reply { to: origin, reply: Reply::Noted });
             }
             Awaiting::Change { origin, incarnation } => self.changed(origin, incarnation, effects),
             Awaiting::Begin { partition, group, epoch } => {
@@ -373,7 +371,6 @@ impl Shard {
                 };
                 effects.push(Effect::Reply { to, reply });
             }
-            Awaiting::Nobody => {}
             Awaiting::Reply { to, reply } => effects.push(Effect::Reply { to, reply }),
         }
     }
@@ -391,15 +388,12 @@ impl Shard {
         for (_, awaiting) in std::mem::take(&mut log.awaiting) {
             match awaiting {
                 // Told below, with those whose batch was not even closed.
-                Awaiting::Nobody
-                | Awaiting::Batch(_)
-                | Awaiting::Begin { .. }
-                | Awaiting::Drop { origin: None, .. } => {}
+                Awaiting::Batch(_) | Awaiting::Begin { .. } => {}
                 Awaiting::Create { origin: to, .. }
                 | Awaiting::Change { origin: to, .. }
                 | Awaiting::Join { to, .. }
                 | Awaiting::Delete { origin: to, .. }
-                | Awaiting::Drop { origin: Some(to), .. }
+                | Awaiting::Drop { origin: to, .. }
                 | Awaiting::Reply { to, .. } => effects.push(unknown(to)),
             }
         }

@@ -30,6 +30,8 @@ pub(crate) struct Partition {
     pub(crate) groups: BTreeMap<GroupName, Group>,
     /// Messages that its groups lost to retention, deleted groups included.
     pub(crate) lost: u64,
+    /// Other shards make their parts of the topic: it is not there yet, and may never be.
+    pub(crate) is_beginning: bool,
     /// Its delete is in the log and not durable yet: nobody reaches it any more.
     pub(crate) is_ending: bool,
     /// Damage took records before its last ones, so that nobody knows which offsets are free: it is read only.
@@ -79,6 +81,7 @@ impl Shard {
         if others.is_empty() {
             return self.commit_birth(origin, &born, effects);
         }
+        self.set_beginning(born.incarnation, true);
         self.order_birth(origin, born, others, effects);
     }
 
@@ -113,6 +116,7 @@ impl Shard {
     /// All partitions are there: the topic's life begins when its own shard has that in its log.
     pub(crate) fn commit_birth(&mut self, origin: Origin, born: &TopicCreated, effects: &mut Vec<Effect>) {
         let incarnation = born.incarnation;
+        self.set_beginning(incarnation, false);
         if born.config.storage != Storage::Wal {
             return self.created(origin, incarnation, effects);
         }
@@ -120,6 +124,14 @@ impl Shard {
         if let Err(refusal) = self.log_entry(&entry, Awaiting::Create { origin, incarnation }) {
             self.undo_birth(born, effects);
             effects.push(Effect::Reply { to: origin, reply: Reply::Refused(refusal) });
+        }
+    }
+
+    fn set_beginning(&mut self, incarnation: Incarnation, is_beginning: bool) {
+        for partition in self.partitions_of(incarnation) {
+            if let Some(topic) = self.partitions.get_mut(&partition) {
+                topic.is_beginning = is_beginning;
+            }
         }
     }
 
@@ -187,6 +199,7 @@ impl Shard {
                 log: PartitionLog::new(partition, is_logged),
                 groups: BTreeMap::new(),
                 lost: 0,
+                is_beginning: false,
                 is_ending: false,
                 is_set_aside: false,
                 age_due_ms: None,
@@ -207,15 +220,15 @@ impl Shard {
         all.filter(|partition| self.partitions.contains_key(partition)).collect()
     }
 
-    /// The partition, unless its end has begun.
+    /// The partition, if its topic is there and its end has not begun.
     pub(crate) fn living(&self, partition: PartitionRef) -> Option<&Partition> {
-        self.partitions.get(&partition).filter(|topic| !topic.is_ending)
+        self.partitions.get(&partition).filter(|topic| !topic.is_ending && !topic.is_beginning)
     }
 
     pub(crate) fn delete(&mut self, origin: Origin, name: &TopicName, effects: &mut Vec<Effect>) {
         let found = self.names.get(name).copied();
         let first = found.map(|incarnation| PartitionRef { incarnation, partition: 0 });
-        let Some((first, topic)) = first.and_then(|first| Some((first, self.partitions.get(&first)?))) else {
+        let Some((first, topic)) = first.and_then(|first| Some((first, self.living(first)?))) else {
             effects.push(Effect::Reply { to: origin, reply: Reply::Refused(Refusal::topic_not_found(name.as_str())) });
             return;
         };
@@ -252,11 +265,14 @@ impl Shard {
             Some(topic) => {
                 let config = patch.clone().apply(&topic.config);
                 let checked = config.check().map_err(|message| Refusal::new(RefusalKind::InvalidConfig, message));
-                checked.map(|()| (config, topic.is_logged()))
+                checked.map(|()| (config, topic.name.clone(), topic.partitions, topic.is_logged()))
             }
         };
-        let changed = outcome.and_then(|(config, is_logged)| {
-            self.log_change(incarnation, &config, Awaiting::Change { origin, incarnation })?;
+        let changed = outcome.and_then(|(config, name, partitions, is_logged)| {
+            if is_logged {
+                let entry = Entry::TopicChanged(TopicChanged { incarnation, name, partitions, config: config.clone() });
+                self.log_entry(&entry, Awaiting::Change { origin, incarnation })?;
+            }
             Ok((config, is_logged))
         });
         match changed {
@@ -268,20 +284,6 @@ impl Shard {
             }
             Err(refusal) => effects.push(Effect::Reply { to: origin, reply: Reply::Refused(refusal) }),
         }
-    }
-
-    /// Gives a change of a logged topic to the log.
-    pub(crate) fn log_change(
-        &mut self,
-        incarnation: Incarnation,
-        config: &TopicConfig,
-        awaiting: Awaiting,
-    ) -> Result<(), Refusal> {
-        let Some(partition) = self.partitions_of(incarnation).first().copied() else { return Ok(()) };
-        let Some(topic) = self.living(partition).filter(|topic| topic.is_logged()) else { return Ok(()) };
-        let (name, partitions) = (topic.name.clone(), topic.partitions);
-        let entry = Entry::TopicChanged(TopicChanged { incarnation, name, partitions, config: config.clone() });
-        self.log_entry(&entry, awaiting).map(drop)
     }
 
     /// The change is durable where the topic is decided about: the other shards follow, then the asker hears of it.
@@ -389,8 +391,8 @@ impl Shard {
     }
 
     pub(crate) fn list(&self, origin: Origin, effects: &mut Vec<Effect>) {
-        let living = self.partitions_in_order().into_iter().filter(|(_, topic)| !topic.is_ending);
-        let stats = living.filter_map(|(partition, _)| self.stats_of(partition)).collect();
+        let stats = self.partitions_in_order().into_iter().filter_map(|(partition, _)| self.stats_of(partition));
+        let stats = stats.collect();
         effects.push(Effect::Reply { to: origin, reply: Reply::Listed(stats) });
     }
 

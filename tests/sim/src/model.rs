@@ -9,13 +9,36 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use ringmain_engine::{Record, TopicStats};
-use ringmain_model::{Message, MessageId, Offset, RefusalKind, Storage, TopicConfig, TopicName};
+use ringmain_model::{
+    Incarnation, Message, MessageId, Offset, PartitionRef, RefusalKind, ShardId, Storage, TopicConfig, TopicName,
+};
 
 pub use group::{Ack, GroupModel, Verb};
 use letters::LetterKey;
 pub use life::{Life, Standing};
 
 use crate::chance::Chance;
+
+/// Bits of a key that say the number of the partition; incarnations have none there.
+const NUMBER_BITS: u64 = 63;
+
+/// A partition as one number.
+#[must_use]
+pub fn key_of(partition: PartitionRef) -> u64 {
+    partition.incarnation.0 | u64::from(partition.partition)
+}
+
+/// The partition of a key. That of any number is the first of a topic, if the lowest bits are left out.
+#[must_use]
+pub fn partition_of(key: u64) -> PartitionRef {
+    PartitionRef { incarnation: Incarnation(key & !NUMBER_BITS), partition: (key & NUMBER_BITS) as u32 }
+}
+
+/// Whether two keys are of the same topic's life.
+#[must_use]
+pub fn is_of_topic(one: u64, other: u64) -> bool {
+    one & !NUMBER_BITS == other & !NUMBER_BITS
+}
 
 /// An outcome of a check: what is wrong, in a sentence.
 pub type Check<T = ()> = Result<T, String>;
@@ -68,7 +91,7 @@ pub struct Bounds {
 /// All that was asked and answered since the data directory was made.
 #[derive(Debug)]
 pub struct Model {
-    /// Topics' lives by incarnation, those that are over included.
+    /// Lives of topics, those that are over included: one for each partition, by its key.
     pub lives: BTreeMap<u64, Life>,
     /// Messages by their number.
     pub publishes: Vec<Publish>,
@@ -151,8 +174,39 @@ impl Model {
     }
 
     /// Somebody asks for a topic.
-    pub fn create_asked(&mut self, incarnation: u64, name: TopicName, config: TopicConfig) {
-        self.lives.insert(incarnation, Life::new(name, config));
+    pub fn create_asked(
+        &mut self,
+        incarnation: Incarnation,
+        name: &TopicName,
+        config: &TopicConfig,
+        partitions: u32,
+        first: ShardId,
+        shards: u16,
+    ) {
+        for number in 0..partitions {
+            let node = usize::from(first.of_partition(number, shards).0);
+            let life = Life { node, number, partitions, ..Life::new(name.clone(), config.clone()) };
+            self.lives.insert(key_of(PartitionRef { incarnation, partition: number }), life);
+        }
+    }
+
+    /// The keys of all partitions of a topic's life.
+    #[must_use]
+    pub fn siblings(&self, key: u64) -> Vec<u64> {
+        let first = partition_of(key).incarnation.0;
+        self.lives.range(first..=first | NUMBER_BITS).map(|(key, _)| *key).collect()
+    }
+
+    /// Does something with all partitions of a topic's life.
+    pub fn all_of(&mut self, key: u64, each: impl Fn(&mut Life)) {
+        let first = partition_of(key).incarnation.0;
+        self.lives.range_mut(first..=first | NUMBER_BITS).for_each(|(_, life)| each(life));
+    }
+
+    /// Whether the topic has several partitions.
+    #[must_use]
+    pub fn has_several(&self, key: Option<u64>) -> bool {
+        key.and_then(|key| self.lives.get(&key)).is_some_and(|life| life.partitions > 1)
     }
 
     /// Somebody publishes.
@@ -237,13 +291,19 @@ impl Model {
     ///
     /// # Errors
     /// When one is there that must not be, or one is not there that must be.
-    pub fn recovered(&mut self, found: &[(TopicName, u64)]) -> Check {
+    pub fn recovered(&mut self, found: &[(TopicName, u64, u32)]) -> Check {
         self.run += 1;
-        for (at, (name, incarnation)) in found.iter().enumerate() {
-            if found[..at].iter().any(|(other_name, other)| other_name == name || other == incarnation) {
+        for (at, (name, incarnation, partitions)) in found.iter().enumerate() {
+            if found[..at].iter().any(|(other_name, other, _)| other_name == name || other == incarnation) {
                 return Err(format!("the topic {name} or its incarnation {incarnation:x} was found twice"));
             }
             let life = self.life(*incarnation)?;
+            if life.partitions != *partitions {
+                return Err(format!(
+                    "{} has {} partitions and was found with {partitions}",
+                    life.name, life.partitions
+                ));
+            }
             if life.name != *name {
                 return Err(format!("the topic {} was found as {name}", life.name));
             }
@@ -255,7 +315,7 @@ impl Model {
             }
         }
         for (incarnation, life) in &mut self.lives {
-            let is_found = found.iter().any(|(_, other)| other == incarnation);
+            let is_found = found.iter().any(|(_, other, _)| is_of_topic(*other, *incarnation));
             let must_be = life.config.storage == Storage::Wal
                 && life.creation == Standing::Sure
                 && life.deletion == Standing::Never;

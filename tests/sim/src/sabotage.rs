@@ -28,6 +28,8 @@ pub enum Sabotage {
     SyncFailureHidden,
     /// An unlinked file of a topic comes back at each start: a shard that does not repeat the unlink keeps it for ever.
     UnlinkForgotten,
+    /// A start does not compare the shards: parts of topics that were never made or have ended stay, and settings differ.
+    OrphansKept,
 }
 
 impl Sabotage {

@@ -1,10 +1,12 @@
-//! One simulated shard: the disk, the clock, what clients ask, and one process after another.
+//! The simulated shards: their disks, the clock, what clients ask, and one process after another.
 
 mod commands;
 mod files;
 mod group_commands;
 mod letters;
+mod node;
 mod opening;
+mod orders;
 mod plan;
 mod replies;
 mod settle;
@@ -16,16 +18,15 @@ use ringmain_engine::{Command, DeadLetter, Event, Now, Origin, Page, Shard, Stor
 use ringmain_model::{GroupName, Offset, ShardId};
 
 use crate::chance::Chance;
-use crate::disk::Disk;
-use crate::model::{Ack, Bounds, Check, Model};
+use crate::model::{Ack, Bounds, Check, Model, partition_of};
 use crate::sabotage::{Sabotage, chain_stale, damage_slot};
 use crate::trace::Trace;
-use files::InFlight;
 use letters::Letter;
+use node::Node;
+use orders::Errand;
 pub use plan::{Plan, Sums};
 use sizes::Sizes;
 
-const SHARD: ShardId = ShardId(0);
 /// Cores that apply placement changes and ask.
 pub(crate) const CORES: u16 = 2;
 
@@ -71,25 +72,25 @@ struct Got {
     offset: u64,
 }
 
-/// A shard's whole world.
+/// The shards' whole world.
 pub struct World {
     plan: Plan,
     sizes: Sizes,
     chance: Chance,
-    disk: Disk,
     model: Model,
     trace: Trace,
     sums: Sums,
     clock: Now,
-    shard: Option<Shard>,
+    nodes: Vec<Node>,
     next_request: u64,
     asked: BTreeMap<u64, Asked>,
-    in_flight: Vec<InFlight>,
-    placings: Vec<u64>,
     members: Vec<Member>,
     pulled: Vec<Got>,
     /// Dead letters that nobody has carried on yet.
     letters: Vec<Letter>,
+    /// What shards ask of each other, on its way, and by the number of the request that carries it.
+    errands: Vec<Errand>,
+    ordered: BTreeMap<u64, (usize, u64)>,
     /// The last page and the last stats, for whoever asked on the harness's own behalf.
     last_page: Option<Page>,
     last_stats: Option<TopicStats>,
@@ -100,7 +101,6 @@ pub struct World {
     /// Something has failed in this process, or found no room.
     has_failed: bool,
     has_been_full: bool,
-    was_poisoned: bool,
     /// Nothing fails and nothing crashes.
     is_calm: bool,
     has_settled: bool,
@@ -123,7 +123,7 @@ impl World {
         trace.note(format!("{sizes:?}, capacity {capacity}"));
         Self {
             plan,
-            disk: Disk::new(capacity),
+            nodes: (0..sizes.shards).map(|shard| Node::new(ShardId(shard), capacity)).collect(),
             model: Model::new(Bounds {
                 segments_bytes: sizes.topic_segment.min(sizes.topic_segment_min)
                     * sizes.topic_segments_max.saturating_sub(1),
@@ -131,14 +131,13 @@ impl World {
             trace,
             sums: Sums { runs: 1, ..Sums::default() },
             clock: Now { unix_us: 1_700_000_000_000_000, monotonic_ms: 0 },
-            shard: None,
             next_request: 1,
             asked: BTreeMap::new(),
-            in_flight: Vec::new(),
-            placings: Vec::new(),
             members: Vec::new(),
             pulled: Vec::new(),
             letters: Vec::new(),
+            errands: Vec::new(),
+            ordered: BTreeMap::new(),
             last_page: None,
             last_stats: None,
             last_is_refused: false,
@@ -146,7 +145,6 @@ impl World {
             failing_sync: None,
             has_failed: false,
             has_been_full: false,
-            was_poisoned: false,
             is_calm: false,
             has_settled: false,
             turns_at_once: 0,
@@ -214,31 +212,40 @@ impl World {
         self.failing_sync = (may_fail && self.chance.one_in(5)).then(|| 20 + self.chance.below(200));
     }
 
-    fn shard(&mut self) -> Check<&mut Shard> {
-        self.shard.as_mut().ok_or_else(|| "no process runs".to_owned())
+    fn shard(&mut self, node: usize) -> Check<&mut Shard> {
+        self.nodes[node].shard.as_mut().ok_or_else(|| "no process runs".to_owned())
     }
 
-    fn give(&mut self, event: Event) -> Check {
+    fn give(&mut self, node: usize, event: Event) -> Check {
         let now = self.clock;
         let mut effects = Vec::new();
-        self.shard()?.handle(now, event, &mut effects);
-        self.take(effects)?;
-        self.watch_state()
+        self.shard(node)?.handle(now, event, &mut effects);
+        self.take(node, effects)?;
+        self.watch_state(node)
     }
 
-    /// The shard says that it is poisoned or full only where there is a reason.
-    fn watch_state(&mut self) -> Check {
-        let state = self.shard()?.storage_state();
+    fn any_node(&mut self) -> usize {
+        self.chance.index(self.nodes.len())
+    }
+
+    fn end_turns(&mut self) -> Check {
+        (0..self.nodes.len()).try_for_each(|node| self.give(node, Event::TurnEnded))
+    }
+
+    /// A shard says that it is poisoned or full only where there is a reason.
+    fn watch_state(&mut self, node: usize) -> Check {
+        let state = self.shard(node)?.storage_state();
+        let was_poisoned = self.nodes[node].was_poisoned;
         match state {
             StorageState::Poisoned if !self.has_failed => Err("poisoned, and nothing has failed".to_owned()),
             StorageState::Full if !self.has_failed && !self.has_been_full => {
                 Err("full, and nothing found no room".to_owned())
             }
-            StorageState::Open | StorageState::Busy | StorageState::Full if self.was_poisoned => {
+            StorageState::Open | StorageState::Busy | StorageState::Full if was_poisoned => {
                 Err(format!("poisoned, and {state:?} again"))
             }
             StorageState::Poisoned => {
-                if !std::mem::replace(&mut self.was_poisoned, true) {
+                if !std::mem::replace(&mut self.nodes[node].was_poisoned, true) {
                     self.trace.note("poisoned".to_owned());
                     self.sums.poisons += 1;
                 }
@@ -258,34 +265,38 @@ impl World {
         if !self.letters.is_empty() && self.chance.one_in(5) {
             return self.carry_letter();
         }
+        if !self.errands.is_empty() && self.chance.one_in(4) {
+            return self.carry_order();
+        }
+        let node = self.any_node();
         match self.chance.below(20) {
             0..8 => self.ask_something(),
-            8..12 => self.give(Event::TurnEnded),
+            8..12 => self.give(node, Event::TurnEnded),
             12..17 => {
                 for _ in 0..=self.chance.below(3) {
-                    self.complete_one()?;
+                    self.complete_one(node)?;
                 }
                 Ok(())
             }
-            17 => self.apply_placement(),
+            17 => self.apply_placement(node),
             18 => self.pass_time(),
             _ => {
                 if self.plan.has_failures && self.chance.one_in(6) {
-                    self.change_capacity();
+                    self.change_capacity(node);
                 }
-                self.complete_one()
+                self.complete_one(node)
             }
         }
     }
 
     /// A core says that it has applied a change.
-    fn apply_placement(&mut self) -> Check {
-        if self.placings.is_empty() {
+    fn apply_placement(&mut self, node: usize) -> Check {
+        if self.nodes[node].placings.is_empty() {
             return Ok(());
         }
-        let change = self.placings.remove(0);
-        self.trace.note(format!("placed {change}"));
-        self.give(Event::Placed { change })
+        let change = self.nodes[node].placings.remove(0);
+        self.trace.note(format!("placed {change} of {node}"));
+        self.give(node, Event::Placed { change })
     }
 
     fn pass_time(&mut self) -> Check {
@@ -301,41 +312,49 @@ impl World {
             self.clock.unix_us -= 1_500_000;
         }
         let now_ms = self.clock.monotonic_ms;
-        if self.shard()?.next_due_ms().is_some_and(|due_ms| due_ms <= now_ms) {
-            self.trace.note(format!("time passes to {now_ms} ms"));
-            self.give(Event::TimePassed)?;
+        for node in 0..self.nodes.len() {
+            if self.shard(node)?.next_due_ms().is_some_and(|due_ms| due_ms <= now_ms) {
+                self.trace.note(format!("time passes to {now_ms} ms for {node}"));
+                self.give(node, Event::TimePassed)?;
+            }
         }
         Ok(())
     }
 
-    fn change_capacity(&mut self) {
-        let used = self.disk.used();
-        self.disk.capacity = match self.chance.below(3) {
+    fn change_capacity(&mut self, node: usize) {
+        let disk = &mut self.nodes[node].disk;
+        let used = disk.used();
+        disk.capacity = match self.chance.below(3) {
             0 => used.saturating_sub(8192),
             1 => used + self.sizes.segment_first,
             _ => 1 << 40,
         };
-        self.trace.note(format!("{used} bytes are used, capacity {}", self.disk.capacity));
+        self.trace.note(format!("{used} bytes are used on {node}, capacity {}", disk.capacity));
     }
 
     /// The process is gone; what it knew is gone with it.
     fn end_process(&mut self) {
-        if let Some(shard) = self.shard.take() {
-            let stats = shard.storage_stats();
-            self.sums.commits += stats.commits;
-            self.sums.checkpoints += stats.checkpoints;
-            self.sums.segment_bytes += stats.segment_bytes;
-            self.sums.segment_read_bytes += stats.read_bytes;
+        for node in &mut self.nodes {
+            if let Some(shard) = node.shard.take() {
+                let stats = shard.storage_stats();
+                self.sums.commits += stats.commits;
+                self.sums.checkpoints += stats.checkpoints;
+                self.sums.segment_bytes += stats.segment_bytes;
+                self.sums.segment_read_bytes += stats.read_bytes;
+            }
+            node.disk.end_process();
+            node.placings.clear();
+            node.in_flight.clear();
+            node.was_poisoned = false;
         }
-        self.disk.end_process();
         self.asked.clear();
-        self.placings.clear();
         self.members.clear();
-        self.in_flight.clear();
         self.letters.clear();
+        self.errands.clear();
+        self.ordered.clear();
         self.model.crashed();
         self.clock.monotonic_ms = 0;
-        (self.has_failed, self.has_been_full, self.was_poisoned, self.has_settled) = (false, false, false, false);
+        (self.has_failed, self.has_been_full, self.has_settled) = (false, false, false);
     }
 
     /// How far retention has come, as the process would have told at its end: groups may have gone as far.
@@ -343,48 +362,66 @@ impl World {
         let lives: Vec<_> =
             self.model.lives.iter().filter(|(_, life)| life.may_be_there()).map(|(life, _)| *life).collect();
         for life in lives {
-            let command = Command::Stat { partition: commands::partition(life) };
-            self.ask(0, command, Asked::Stat { life, visible_end: 0 })?;
+            let command = Command::Stat { partition: partition_of(life) };
+            self.ask_life(life, command, Asked::Stat { life, visible_end: 0 })?;
         }
         Ok(())
     }
 
     fn crash(&mut self) -> Check {
-        if self.shard.is_some() {
+        if self.nodes.iter().all(|node| node.shard.is_some()) {
             self.look_at_retention()?;
         }
         self.sums.crashes += 1;
-        let of_nothing = self.chance.one_in(3);
-        for left in std::mem::take(&mut self.in_flight) {
+        // A killed process leaves the system's memory, a power loss does not.
+        let (of_nothing, is_power) = (self.chance.one_in(3), !self.chance.one_in(3));
+        self.sums.power_losses += u64::from(is_power);
+        for node in 0..self.nodes.len() {
+            self.crash_disk(node, of_nothing, is_power);
+        }
+        self.trace.note(format!("-- {}", if is_power { "the power goes" } else { "the process is killed" }));
+        let node = self.any_node();
+        self.damage(node);
+        self.end_process();
+        Ok(())
+    }
+
+    /// What was in flight is done, in part or not at all.
+    fn crash_disk(&mut self, node: usize, of_nothing: bool, is_power: bool) {
+        let Node { disk, in_flight, .. } = &mut self.nodes[node];
+        for left in std::mem::take(in_flight) {
             if left.completion.is_some() || of_nothing {
                 continue;
             }
             if self.chance.one_in(3) {
-                self.disk.perform(&left.effect);
+                disk.perform(&left.effect);
             } else {
-                self.disk.perform_in_part(&left.effect, &mut self.chance);
+                disk.perform_in_part(&left.effect, &mut self.chance);
             }
         }
-        self.disk.end_process();
-        // A killed process leaves the system's memory, a power loss does not.
-        let is_power = !self.chance.one_in(3);
+        disk.end_process();
         if is_power {
-            self.sums.power_losses += 1;
-            self.disk.lose_power(&mut self.chance);
+            disk.lose_power(&mut self.chance);
         }
-        self.trace.note(format!("-- {}", if is_power { "the power goes" } else { "the process is killed" }));
+    }
+
+    /// What a plan does to a disk while no process runs.
+    fn damage(&mut self, node: usize) {
+        let Node { id, disk, .. } = &mut self.nodes[node];
         let may_damage = if self.plan.sabotage == Some(Sabotage::ReleasedBelowNewer) { 2 } else { 5 };
         if self.plan.damages_slots && self.chance.one_in(may_damage) {
             let is_newer = !self.chance.one_in(4);
-            if damage_slot(SHARD, &mut self.disk, is_newer) {
+            if damage_slot(*id, disk, is_newer) {
                 self.sums.damaged_slots += 1;
-                self.trace.note(format!("the {} slot is damaged", if is_newer { "newer" } else { "older" }));
+                self.trace.note(format!(
+                    "the {} slot of {} is damaged",
+                    if is_newer { "newer" } else { "older" },
+                    id.0
+                ));
             }
         }
-        if self.plan.sabotage == Some(Sabotage::StaleAccepted) && chain_stale(&mut self.disk, &mut self.chance) {
+        if self.plan.sabotage == Some(Sabotage::StaleAccepted) && chain_stale(disk, &mut self.chance) {
             self.trace.note("a stale batch chains".to_owned());
         }
-        self.end_process();
-        Ok(())
     }
 }

@@ -30,7 +30,8 @@ fn kinds_of_faults() {
     for failed in &failed {
         let words =
             failed.fault.split(|letter: char| !letter.is_ascii_alphabetic()).filter(|word| !NAMES.contains(word));
-        let kind = words.collect::<Vec<_>>().join(" ");
+        let is_hexadecimal = |word: &&str| word.bytes().all(|letter| letter.is_ascii_hexdigit());
+        let kind = words.filter(|word| !is_hexadecimal(word)).collect::<Vec<_>>().join(" ");
         kinds.entry(kind).or_default().push(failed.seed);
     }
     for (kind, seeds) in &kinds {

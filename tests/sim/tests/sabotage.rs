@@ -53,6 +53,11 @@ fn it_finds_a_failed_sync_taken_for_a_good_one() {
 }
 
 #[test]
+fn it_finds_partitions_that_are_left_of_a_half_done_create_or_delete() {
+    finds(Sabotage::OrphansKept);
+}
+
+#[test]
 fn it_finds_files_of_a_deleted_topic_that_are_never_unlinked() {
     finds(Sabotage::UnlinkForgotten);
 }

@@ -44,6 +44,8 @@ fn nothing_answered_or_visible_is_lost_or_changed() {
         sums.repeats,
         sums.batches,
         sums.changes,
+        sums.orders,
+        sums.orphans,
     ];
     assert!(counts.iter().all(|count| *count > 0), "{sums:?}");
 }

@@ -3,7 +3,7 @@
 use ringmain_engine::{DeadLetter, Record};
 use ringmain_model::{GroupName, Message};
 
-use super::{Check, Model, Outcome, Publish};
+use super::{Check, Model, Outcome, Publish, key_of};
 
 /// The header that differs between two tries of one letter, when its bound was changed meanwhile.
 const ATTEMPTS: &[u8] = b"ringmain-dead-attempts";
@@ -26,13 +26,13 @@ impl Model {
     /// # Errors
     /// When it is not.
     pub fn see_letter(&mut self, letter: &DeadLetter, message: &Message) -> Check {
-        let key = (letter.partition.incarnation.0, letter.group.clone(), letter.epoch, letter.offset.0);
+        let key = (key_of(letter.partition), letter.group.clone(), letter.epoch, letter.offset.0);
         let id = message.id.ok_or("a letter has no id")?.name;
         let is_known = *self.letter_ids.entry(key.clone()).or_insert(id) == id;
         if !is_known || *self.letter_keys.entry(id).or_insert_with(|| key.clone()) != key {
             return Err(format!("the letter {key:?} has another id than before, or that of another letter"));
         }
-        let life = self.lives.get(&letter.partition.incarnation.0).ok_or("a letter of no topic")?;
+        let life = self.lives.get(&key_of(letter.partition)).ok_or("a letter of no topic")?;
         let name = &life.name;
         if let Some(kept) = life.records.get(&letter.offset.0) {
             let original = &self.publishes[kept.id as usize].message;
@@ -70,7 +70,7 @@ impl Model {
 
     /// What became of a letter is told to its group: what is stored counts as acknowledged.
     pub fn letter_answered(&mut self, letter: &DeadLetter) {
-        let life = self.lives.get_mut(&letter.partition.incarnation.0);
+        let life = self.lives.get_mut(&key_of(letter.partition));
         if let Some(group) = life.and_then(|life| life.groups.get_mut(&letter.group)) {
             group.died(letter.epoch, letter.offset.0);
         }

@@ -1,4 +1,4 @@
-//! One life of a topic as its clients know it.
+//! One partition of one life of a topic as its clients know it.
 
 use std::collections::BTreeMap;
 
@@ -38,6 +38,12 @@ pub struct Kept {
 pub struct Life {
     /// The topic's name.
     pub name: TopicName,
+    /// Where its shard is.
+    pub node: usize,
+    /// The partition's number, and how many the topic has.
+    pub number: u32,
+    /// See `number`.
+    pub partitions: u32,
     /// Its settings: the last that were answered or found.
     pub config: TopicConfig,
     /// All settings that were ever asked for.
@@ -78,6 +84,9 @@ impl Life {
     pub(super) fn new(name: TopicName, config: TopicConfig) -> Self {
         let mut life = Self {
             name,
+            node: 0,
+            number: 0,
+            partitions: 1,
             configs: Vec::new(),
             changing: None,
             retention_least: config.retention,

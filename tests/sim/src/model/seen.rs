@@ -4,7 +4,7 @@ use ringmain_engine::{Assignment, Page, RecordBatch, TopicStats};
 use ringmain_model::{GroupName, Offset};
 
 use super::letters::is_same_letter;
-use super::{Check, Model, Outcome, id_of, is_same};
+use super::{Check, Model, Outcome, id_of, is_same, key_of};
 
 impl Model {
     /// A batch was seen: each of its records is one that was published, at its offset, for good.
@@ -12,10 +12,7 @@ impl Model {
     /// # Errors
     /// When it is not.
     pub fn see(&mut self, batch: &RecordBatch) -> Check {
-        let incarnation = batch.partition().incarnation.0;
-        if batch.partition().partition != 0 {
-            return Err(format!("a batch of partition {}", batch.partition()));
-        }
+        let incarnation = key_of(batch.partition());
         let mut next = batch.base();
         for record in batch.records() {
             if record.offset != next {
@@ -65,7 +62,7 @@ impl Model {
         if page.from < asked.min(end) || page.from > end {
             return Err(format!("a page asked from {asked} begins at {}, the log ends at {end}", page.from));
         }
-        let life = self.life(page.partition.incarnation.0)?;
+        let life = self.life(key_of(page.partition))?;
         let unreadable = life.unreadable.clone();
         let readable_from = |offset: Offset| {
             let is_in = |(from, end): &&(u64, u64)| (*from..*end).contains(&offset.0);
@@ -94,7 +91,7 @@ impl Model {
             next = batch.end();
             self.see(batch)?;
         }
-        self.see_marks(page.partition.incarnation.0, start.0, end.0)
+        self.see_marks(key_of(page.partition), start.0, end.0)
     }
 
     /// A log's start and end were seen: the start moves only for a reason.
@@ -133,7 +130,7 @@ impl Model {
     /// When they contradict what is known.
     pub fn see_stats(&mut self, stats: &TopicStats, visible_end: u64) -> Check {
         let run = self.run;
-        let incarnation = stats.partition.incarnation.0;
+        let incarnation = key_of(stats.partition);
         let (start, end) = (stats.log_start.offset().0, stats.high_water.offset().0);
         self.see_marks(incarnation, start, end)?;
         let life = self.life(incarnation)?;
@@ -152,7 +149,7 @@ impl Model {
     /// # Errors
     /// When it leaves a gap, repeats something, or the core did not want it.
     pub fn see_push(&mut self, core: u16, batch: &RecordBatch) -> Check {
-        let life = self.life(batch.partition().incarnation.0)?;
+        let life = self.life(key_of(batch.partition()))?;
         match life.interest.get_mut(&core) {
             Some(Some(next)) if *next == batch.base().0 => *next = batch.end().0,
             Some(next) => {
@@ -171,7 +168,7 @@ impl Model {
         let batch = &assignment.batch;
         self.see(batch)?;
         let run = self.run;
-        let life = self.life(batch.partition().incarnation.0)?;
+        let life = self.life(key_of(batch.partition()))?;
         for record in &assignment.records {
             if record.offset < batch.base() || record.offset >= batch.end() || record.attempt == 0 {
                 return Err(format!("{record:?} was given from the batch at {}", batch.base()));

@@ -1,12 +1,10 @@
 //! What clients ask: topics, publishes, reads, interest. Chance chooses.
 
 use ringmain_engine::{AnswerWhen, Command, Event, Interest, Origin, PlacementChange};
-use ringmain_model::{
-    CoreId, Incarnation, Offset, PartitionRef, Refusal, Retention, Storage, TopicConfig, TopicName, TopicPatch,
-};
+use ringmain_model::{CoreId, Offset, Refusal, Retention, ShardId, Storage, TopicConfig, TopicName, TopicPatch};
 
 use super::{Asked, CORES, World};
-use crate::model::{Check, Standing, message};
+use crate::model::{Check, Life, Standing, message, partition_of};
 use crate::sabotage::Sabotage;
 
 /// Topics that are made to live side by side.
@@ -14,16 +12,11 @@ const TOPICS_MAX: usize = 4;
 const NAMES: [&str; 6] = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"];
 
 /// The name and the life of a topic that is announced.
-pub(super) fn placed(change: PlacementChange) -> (TopicName, u64) {
+pub(super) fn placed(change: PlacementChange) -> (TopicName, u64, u32) {
     match change {
-        PlacementChange::Add { name, incarnation, .. } | PlacementChange::Remove { name, incarnation } => {
-            (name, incarnation.0)
-        }
+        PlacementChange::Add { name, incarnation, partitions, .. } => (name, incarnation.0, partitions),
+        PlacementChange::Remove { name, incarnation } => (name, incarnation.0, 1),
     }
-}
-
-pub(super) fn partition(life: u64) -> PartitionRef {
-    PartitionRef { incarnation: Incarnation(life), partition: 0 }
 }
 
 /// The error that only a name of ours could bring.
@@ -37,14 +30,20 @@ pub(super) fn refusal_text(refusal: &Refusal) -> String {
 
 impl World {
     /// Asks, on behalf of nobody in particular, and says the request's number.
-    pub(super) fn ask(&mut self, core: u16, command: Command, asked: Asked) -> Check<u64> {
+    pub(super) fn ask(&mut self, core: u16, node: usize, command: Command, asked: Asked) -> Check<u64> {
         let request = self.next_request;
         self.next_request += 1;
-        self.trace.note(format!("ask {request}: {asked:?}"));
+        self.trace.note(format!("ask {request} of {node}: {asked:?}"));
         self.asked.insert(request, asked);
         let origin = Origin { core: CoreId(core), asker: 0, request };
-        self.give(Event::Asked { origin, command })?;
+        self.give(node, Event::Asked { origin, command })?;
         Ok(request)
+    }
+
+    /// Asks the shard of a partition, from any core.
+    pub(super) fn ask_life(&mut self, life: u64, command: Command, asked: Asked) -> Check<u64> {
+        let (core, node) = (self.any_core(), self.model.life(life)?.node);
+        self.ask(core, node, command, asked)
     }
 
     pub(super) fn any_core(&mut self) -> u16 {
@@ -55,13 +54,16 @@ impl World {
     pub(super) fn any_life(&mut self) -> Option<u64> {
         let is_stale = self.chance.one_in(40);
         let lives = self.model.lives.iter();
-        let lives = lives.filter(|(_, life)| is_stale || (life.may_be_there() && life.deletion == Standing::Never));
+        // Nobody knows the partitions of a topic before all are there, nor when it has ended.
+        let is_known = |life: &Life| life.partitions == 1 || life.is_sure();
+        let may_be = |life: &Life| life.may_be_there() && life.deletion == Standing::Never;
+        let lives = lives.filter(|(_, life)| is_known(life) && (is_stale || may_be(life)));
         let lives: Vec<_> = lives.map(|(life, _)| *life).collect();
         (!lives.is_empty()).then(|| lives[self.chance.index(lives.len())])
     }
 
     pub(super) fn ask_something(&mut self) -> Check {
-        let there = self.model.lives.values().filter(|life| life.may_be_there()).count();
+        let there = self.model.lives.values().filter(|life| life.number == 0 && life.may_be_there()).count();
         if there == 0 || (there < TOPICS_MAX && self.chance.one_in(12)) {
             return self.ask_create();
         }
@@ -79,8 +81,8 @@ impl World {
             53..55 => self.ask_stat(),
             55..58 => self.ask_interest(),
             58 => {
-                let core = self.any_core();
-                self.ask(core, Command::List, Asked::List).map(|_| ())
+                let (core, node) = (self.any_core(), self.any_node());
+                self.ask(core, node, Command::List, Asked::List).map(|_| ())
             }
             _ => self.ask_group(),
         }
@@ -98,11 +100,12 @@ impl World {
         let ack_wait_ms = self.chance.pick(&[100, 1_000, 30_000]);
         let (max_deliver, dead_letter) = (self.any_max_deliver(), self.any_dead_letter(&name)?);
         let config = TopicConfig { storage, retention, ack_wait_ms, max_deliver, dead_letter };
-        let incarnation = self.chance.number();
-        self.model.create_asked(incarnation, name.clone(), config.clone());
-        let command = Command::Create { name, partitions: 1, config, incarnation: Incarnation(incarnation) };
-        let core = self.any_core();
-        self.ask(core, command, Asked::Create { life: incarnation }).map(|_| ())
+        let incarnation = partition_of(self.chance.number()).incarnation;
+        let partitions = self.chance.pick(&[1, 1, 2, 3, 5]);
+        let first = ShardId::initial(name.as_str(), self.sizes.shards);
+        self.model.create_asked(incarnation, &name, &config, partitions, first, self.sizes.shards);
+        let command = Command::Create { name, partitions, config, incarnation };
+        self.ask_life(incarnation.0, command, Asked::Create { life: incarnation.0 }).map(|_| ())
     }
 
     fn any_max_deliver(&mut self) -> Option<u32> {
@@ -123,6 +126,7 @@ impl World {
             return Ok(());
         }
         let (name, config) = (of_life.name.clone(), of_life.config.clone());
+        let first = partition_of(life).incarnation;
         let mut patch = TopicPatch::default();
         match self.chance.below(8) {
             0 => patch.max_messages = Some(self.chance.pick(&[5, 40, 1000])),
@@ -130,10 +134,10 @@ impl World {
             3 => patch.ack_wait_ms = Some(self.chance.pick(&[100, 1_000, 30_000])),
             _ => patch.max_deliver = Some(self.any_max_deliver()),
         }
-        self.model.life(life)?.change_asked(patch.clone().apply(&config));
-        let command = Command::Change { incarnation: Incarnation(life), patch };
-        let core = self.any_core();
-        self.ask(core, command, Asked::Change { life }).map(|_| ())
+        let config = patch.clone().apply(&config);
+        self.model.all_of(life, |life| life.change_asked(config.clone()));
+        let command = Command::Change { incarnation: first, patch };
+        self.ask_life(first.0, command, Asked::Change { life: first.0 }).map(|_| ())
     }
 
     /// A client that missed its answer publishes again, with the same id.
@@ -142,9 +146,8 @@ impl World {
         let Some((id, at)) = self.model.any_to_repeat(life, &mut self.chance) else { return Ok(()) };
         let message = self.model.publishes[id as usize].message.clone();
         let answer = self.chance.pick(&[AnswerWhen::Durable, AnswerWhen::Appended]);
-        let command = Command::Publish { partition: partition(life), message, answer };
-        let core = self.any_core();
-        self.ask(core, command, Asked::Repeat { life, at }).map(|_| ())
+        let command = Command::Publish { partition: partition_of(life), message, answer };
+        self.ask_life(life, command, Asked::Repeat { life, at }).map(|_| ())
     }
 
     fn ask_publish_all(&mut self) -> Check {
@@ -162,9 +165,8 @@ impl World {
         let was_sure = self.model.life(life)?.is_sure();
         let is_durable = !self.chance.one_in(5);
         let answer = if is_durable { AnswerWhen::Durable } else { AnswerWhen::Appended };
-        let command = Command::PublishAll { partition: partition(life), messages, answer };
-        let core = self.any_core();
-        self.ask(core, command, Asked::PublishAll { life, first, count, is_durable, was_sure }).map(|_| ())
+        let command = Command::PublishAll { partition: partition_of(life), messages, answer };
+        self.ask_life(life, command, Asked::PublishAll { life, first, count, is_durable, was_sure }).map(|_| ())
     }
 
     fn ask_delete(&mut self) -> Check {
@@ -180,12 +182,12 @@ impl World {
         let request = self.next_request;
         let mut was_sure = false;
         if let Some(life) = holder {
-            let life = self.model.life(life)?;
-            was_sure = life.is_sure();
-            (life.deletion, life.deletion_request) = (Standing::Asked, request);
+            was_sure = self.model.life(life)?.is_sure();
+            self.model.all_of(life, |life| (life.deletion, life.deletion_request) = (Standing::Asked, request));
         }
+        let node = usize::from(ShardId::initial(name.as_str(), self.sizes.shards).0);
         let core = self.any_core();
-        self.ask(core, Command::Delete { name }, Asked::Delete { life: holder, was_sure })?;
+        self.ask(core, node, Command::Delete { name }, Asked::Delete { life: holder, was_sure })?;
         if self.plan.sabotage == Some(Sabotage::UnlinkedEarly)
             && let Some(life) = holder
         {
@@ -203,9 +205,8 @@ impl World {
         let was_sure = self.model.life(life)?.is_sure();
         let is_durable = !self.chance.one_in(5);
         let answer = if is_durable { AnswerWhen::Durable } else { AnswerWhen::Appended };
-        let command = Command::Publish { partition: partition(life), message, answer };
-        let core = self.any_core();
-        self.ask(core, command, Asked::Publish { life, id, is_durable, was_sure })
+        let command = Command::Publish { partition: partition_of(life), message, answer };
+        self.ask_life(life, command, Asked::Publish { life, id, is_durable, was_sure })
     }
 
     fn ask_read(&mut self) -> Check {
@@ -218,22 +219,20 @@ impl World {
             _ => self.chance.below(visible_end + 3),
         };
         let command = Command::Read {
-            partition: partition(life),
+            partition: partition_of(life),
             from: Offset(from),
             bytes_max: self.chance.pick(&[1, 3_000, 100_000]),
             records_max: self.chance.pick(&[1, 10, 1000]),
             following: self.chance.one_in(3),
         };
-        let core = self.any_core();
-        self.ask(core, command, Asked::Read { life, from: Offset(from), visible_end }).map(|_| ())
+        self.ask_life(life, command, Asked::Read { life, from: Offset(from), visible_end }).map(|_| ())
     }
 
     fn ask_stat(&mut self) -> Check {
         let Some(life) = self.any_life() else { return Ok(()) };
         let visible_end = self.model.life(life)?.visible_end;
-        let command = Command::Stat { partition: partition(life) };
-        let core = self.any_core();
-        self.ask(core, command, Asked::Stat { life, visible_end }).map(|_| ())
+        let command = Command::Stat { partition: partition_of(life) };
+        self.ask_life(life, command, Asked::Stat { life, visible_end }).map(|_| ())
     }
 
     fn ask_interest(&mut self) -> Check {
@@ -244,7 +243,8 @@ impl World {
             self.model.life(life)?.interest.entry(core).or_insert(None);
         }
         let interest = Interest { wanted, subscribers: u32::from(wanted) };
-        let command = Command::Interest { partition: partition(life), interest };
-        self.ask(core, command, Asked::Interest { life, core, wanted }).map(|_| ())
+        let command = Command::Interest { partition: partition_of(life), interest };
+        let node = self.model.life(life)?.node;
+        self.ask(core, node, command, Asked::Interest { life, core, wanted }).map(|_| ())
     }
 }

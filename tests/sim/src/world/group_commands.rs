@@ -3,9 +3,8 @@
 use ringmain_engine::{Command, Event, GroupAction, GroupStart, Nack, Origin, Progress, SeekTo};
 use ringmain_model::{CoreId, GroupName, Offset};
 
-use super::commands::partition;
 use super::{Asked, Got, Member, World};
-use crate::model::{Ack, Check, Verb};
+use crate::model::{Ack, Check, Verb, partition_of};
 
 const GROUPS: [&str; 2] = ["one", "two"];
 const MEMBERS_MAX: usize = 4;
@@ -45,16 +44,14 @@ impl World {
         action: GroupAction,
         asked: impl Fn(u64, GroupName) -> Asked,
     ) -> Check {
-        let core = self.any_core();
-        let command = Command::Group { partition: partition(life), group: group.clone(), action };
-        self.ask(core, command, asked(life, group.clone())).map(|_| ())
+        let command = Command::Group { partition: partition_of(life), group: group.clone(), action };
+        self.ask_life(life, command, asked(life, group.clone())).map(|_| ())
     }
 
     fn ask_group_stats(&mut self, life: u64, group: &GroupName) -> Check {
         if self.chance.one_in(3) {
-            let core = self.any_core();
-            let command = Command::Groups { partition: partition(life) };
-            return self.ask(core, command, Asked::Groups { life }).map(|_| ());
+            let command = Command::Groups { partition: partition_of(life) };
+            return self.ask_life(life, command, Asked::Groups { life }).map(|_| ());
         }
         let of_life = self.model.life(life)?;
         let was_sure = of_life.is_sure() && of_life.group(group).is_sure();
@@ -76,9 +73,8 @@ impl World {
         let request = self.next_request;
         self.model.life(life)?.group(group).begin_asked(request);
         let action = GroupAction::Pull { start, count, wait_ms };
-        let command = Command::Group { partition: partition(life), group: group.clone(), action };
-        let core = self.any_core();
-        let request = self.ask(core, command, Asked::Pull { life, group: group.clone() })?;
+        let command = Command::Group { partition: partition_of(life), group: group.clone(), action };
+        let request = self.ask_life(life, command, Asked::Pull { life, group: group.clone() })?;
         // A group that has just begun tells where, before anything was given out.
         if self.chance.one_in(2) {
             self.ask_group_stats(life, group)?;
@@ -111,9 +107,8 @@ impl World {
             epoch: names_epoch.then_some(ack.epoch),
             offsets: ack.offsets.iter().copied().map(Offset).collect(),
         };
-        let command = Command::Group { partition: partition(life), group: group.clone(), action };
-        let core = self.any_core();
-        self.ask(core, command, Asked::Ack { life, group: group.clone(), ack })
+        let command = Command::Group { partition: partition_of(life), group: group.clone(), action };
+        self.ask_life(life, command, Asked::Ack { life, group: group.clone(), ack })
     }
 
     fn ask_nack(&mut self) -> Check {
@@ -149,20 +144,24 @@ impl World {
         self.next_request += 1;
         let acks_by_sending = self.chance.one_in(4);
         let in_flight_max = self.chance.pick(&[1, 4, 100]);
+        let is_ordered = self.chance.one_in(4);
         let origin = Origin { core: CoreId(self.any_core()), asker: request, request: 0 };
         self.model.life(life)?.group(&group).begin_asked(request);
-        self.trace.note(format!("member {request} joins {group} of {life:x}, sends acknowledge: {acks_by_sending}"));
+        self.trace.note(format!(
+            "member {request} joins {group} of {life:x}, sends acknowledge: {acks_by_sending}, ordered: {is_ordered}"
+        ));
         self.members.push(Member { origin, life, group: group.clone(), acks_by_sending, got: Vec::new() });
         let command = Command::Join {
-            partition: partition(life),
+            partition: partition_of(life),
             group,
             start,
             in_flight_max,
             acks_by_sending,
-            is_ordered: false,
-            identity: 0,
+            is_ordered,
+            identity: origin.asker,
         };
-        self.give(Event::Asked { origin, command })
+        let node = self.model.life(life)?.node;
+        self.give(node, Event::Asked { origin, command })
     }
 
     fn leave(&mut self) -> Check {
@@ -177,7 +176,8 @@ impl World {
     pub(super) fn leave_at(&mut self, at: usize) -> Check {
         let Member { origin, life, group, .. } = self.members.swap_remove(at);
         self.trace.note(format!("member {} leaves", origin.asker));
-        self.give(Event::Asked { origin, command: Command::Leave { partition: partition(life), group } })
+        let (node, command) = (self.model.life(life)?.node, Command::Leave { partition: partition_of(life), group });
+        self.give(node, Event::Asked { origin, command })
     }
 
     /// A member says what it has sent, acknowledged and given back.
@@ -207,7 +207,8 @@ impl World {
             of_group.ack_asked(run, &mut Ack::of(*epoch, vec![*offset]));
         }
         self.trace.note(format!("member {} has {progress:?}", origin.asker));
-        let command = Command::Progress { partition: partition(life), group, progress };
-        self.give(Event::Asked { origin, command })
+        let command = Command::Progress { partition: partition_of(life), group, progress };
+        let node = self.model.life(life)?.node;
+        self.give(node, Event::Asked { origin, command })
     }
 }

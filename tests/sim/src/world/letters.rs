@@ -1,11 +1,11 @@
 //! The driver's part in dead letters: it carries each to the topic of its name and tells what became of it, late, or never.
 
 use ringmain_engine::{AnswerWhen, Command, DeadLetter, Event};
-use ringmain_model::{Message, Storage, TopicName};
+use ringmain_model::{Incarnation, Message, PartitionRef, Storage, TopicName};
 
-use super::commands::{partition, placed};
+use super::commands::placed;
 use super::{Asked, World};
-use crate::model::Check;
+use crate::model::{Check, key_of, partition_of};
 
 /// A letter on its way.
 #[derive(Clone, Debug)]
@@ -35,20 +35,26 @@ impl World {
                 if is_stored {
                     self.model.letter_answered(&letter);
                 }
-                self.give(Event::DeadLettered { letter, is_stored })
+                let node = self.model.life(key_of(letter.partition))?.node;
+                self.give(node, Event::DeadLettered { letter, is_stored })
             }
             Letter::Left { letter, to, message } => {
-                let there = self.shard()?.placements().map(placed).find(|(name, _)| *name == to).map(|(_, life)| life);
-                let Some(life) = there else {
-                    // It may live in another shard.
+                let there = self.placements()?.into_iter().find(|(name, incarnation, partitions)| {
+                    // Of a topic with several partitions nobody hears before all are there.
+                    let is_known = self.model.lives.get(incarnation).is_some_and(|life| life.is_sure());
+                    *name == to && (*partitions == 1 || is_known)
+                });
+                let Some((_, incarnation, partitions)) = there else {
+                    // It may have found a topic that was there for a moment.
                     let is_stored = self.is_calm || self.chance.one_in(2);
                     self.letters.push(Letter::Returns { letter, is_stored });
                     return Ok(());
                 };
+                let number = PartitionRef::number_of(&message, partitions).unwrap_or(0);
+                let life = key_of(PartitionRef { incarnation: Incarnation(incarnation), partition: number });
                 let id = self.model.letter_asked(life, &message)?;
-                let command = Command::Publish { partition: partition(life), message, answer: AnswerWhen::Durable };
-                let core = self.any_core();
-                self.ask(core, command, Asked::Letter { life, id, letter }).map(|_| ())
+                let command = Command::Publish { partition: partition_of(life), message, answer: AnswerWhen::Durable };
+                self.ask_life(life, command, Asked::Letter { life, id, letter }).map(|_| ())
             }
         }
     }
@@ -59,5 +65,15 @@ impl World {
         let is_given_up = self.is_calm && self.model.life(life)?.config.storage == Storage::Memory;
         self.letters.push(Letter::Returns { letter, is_stored: is_stored || is_given_up });
         Ok(())
+    }
+
+    /// The topics that the shards would tell the cores of.
+    pub(super) fn placements(&mut self) -> Check<Vec<(TopicName, u64, u32)>> {
+        let mut all = Vec::new();
+        for node in 0..self.nodes.len() {
+            all.extend(self.shard(node)?.placements().map(placed));
+        }
+        all.sort_unstable_by_key(|(_, incarnation, _)| *incarnation);
+        Ok(all)
     }
 }

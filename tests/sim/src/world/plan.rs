@@ -76,6 +76,10 @@ pub struct Sums {
     pub batches: u64,
     /// Changes of settings answered.
     pub changes: u64,
+    /// Orders of one shard to another that reached it.
+    pub orders: u64,
+    /// Topics of which a start found parts that were never made or had ended.
+    pub orphans: u64,
 }
 
 impl Sums {
@@ -87,7 +91,7 @@ impl Sums {
         }
     }
 
-    fn numbers(&mut self) -> [&mut u64; 25] {
+    fn numbers(&mut self) -> [&mut u64; 27] {
         [
             &mut self.runs,
             &mut self.steps,
@@ -114,6 +118,8 @@ impl Sums {
             &mut self.repeats,
             &mut self.batches,
             &mut self.changes,
+            &mut self.orders,
+            &mut self.orphans,
         ]
     }
 }

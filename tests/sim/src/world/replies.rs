@@ -6,8 +6,9 @@ use ringmain_model::{GroupName, Offset, Refusal, RefusalKind};
 use super::commands::refusal_text;
 use super::files::{InFlight, describe};
 use super::group_commands::PULLED_MAX;
+use super::orders::{Errand, ORDERING};
 use super::{Asked, CORES, Got, World};
-use crate::model::{Check, Standing};
+use crate::model::{Check, Standing, key_of};
 
 fn describe_reply(reply: &Reply) -> String {
     match reply {
@@ -31,12 +32,17 @@ fn describe_given(assignment: &Assignment) -> Vec<u64> {
 
 impl World {
     /// Carries out effects in their order.
-    pub(super) fn take(&mut self, effects: Vec<Effect>) -> Check {
+    pub(super) fn take(&mut self, node: usize, effects: Vec<Effect>) -> Check {
         for effect in effects {
             match effect {
                 Effect::DeadLetter { letter, to, message } => self.letter_left(letter, to, message)?,
                 Effect::Reply { to, reply } => self.replied(to, reply)?,
-                Effect::Order { shard, .. } => return Err(format!("the only shard orders something of {shard:?}")),
+                Effect::Order { order, shard, what } => {
+                    if usize::from(shard.0) >= self.nodes.len() {
+                        return Err(format!("{node} orders something of {shard:?}"));
+                    }
+                    self.errands.push(Errand::Leaves { from: node, order, to: shard, what });
+                }
                 Effect::Push { core, batch } => {
                     self.trace.note(format!("push to {} {}..{}", core.0, batch.base(), batch.end()));
                     self.model.see_push(core.0, &batch)?;
@@ -49,16 +55,17 @@ impl World {
                     }
                 }
                 Effect::Place { change, placement } => {
-                    self.trace.note(format!("place {change}: {placement:?}"));
-                    self.placings.extend((0..CORES).map(|_| change));
+                    self.trace.note(format!("place {change} of {node}: {placement:?}"));
+                    self.nodes[node].placings.extend((0..CORES).map(|_| change));
                 }
                 Effect::StorageNews(news) => self.told(&news)?,
                 Effect::File { operation, effect } => {
-                    self.trace.note(format!("do {}: {}", operation.0, describe(&effect)));
-                    if self.in_flight.iter().any(|other| other.operation == operation) {
+                    self.trace.note(format!("do {node}/{}: {}", operation.0, describe(&effect)));
+                    let in_flight = &mut self.nodes[node].in_flight;
+                    if in_flight.iter().any(|other| other.operation == operation) {
                         return Err(format!("operation {} is used twice", operation.0));
                     }
-                    self.in_flight.push(InFlight { operation, effect, completion: None });
+                    in_flight.push(InFlight { operation, effect, completion: None });
                 }
             }
         }
@@ -70,7 +77,7 @@ impl World {
         self.trace.note(format!("news: {news:?}"));
         match news {
             StorageNews::Unreadable { file, from, end, .. } if self.has_failed => {
-                self.model.life(file.partition.incarnation.0)?.unreadable.push((from.0, end.0));
+                self.model.life(key_of(file.partition))?.unreadable.push((from.0, end.0));
                 Ok(())
             }
             StorageNews::Poisoned(_) | StorageNews::ReadFailed { .. } if self.has_failed => Ok(()),
@@ -94,6 +101,9 @@ impl World {
     }
 
     fn replied(&mut self, to: Origin, reply: Reply) -> Check {
+        if to.asker == ORDERING {
+            return self.order_replied(to.request, reply);
+        }
         if to.asker != 0 {
             return self.member_replied(to, &reply);
         }
@@ -105,15 +115,15 @@ impl World {
             (asked, Reply::Refused(refusal)) => self.refused(to.request, asked, &refusal),
             (Asked::Create { life }, Reply::Created(stats)) => {
                 // The stats are those of the birth, and the news may be late.
+                self.model.all_of(life, |life| life.creation = Standing::Sure);
                 let of_life = self.model.life(life)?;
-                of_life.creation = Standing::Sure;
                 let is_config = of_life.configs.contains(&stats.config);
-                let is_right = stats.name == of_life.name && is_config;
+                let is_right = stats.name == of_life.name && is_config && stats.partitions == of_life.partitions;
                 if is_right { Ok(()) } else { Err(format!("another topic was made than was asked for: {stats:?}")) }
             }
             (Asked::Delete { life, .. }, Reply::Deleted) => {
                 let life = life.ok_or("a topic that nobody made was deleted")?;
-                self.model.life(life)?.deletion = Standing::Sure;
+                self.model.all_of(life, |life| life.deletion = Standing::Sure);
                 Ok(())
             }
             (asked, reply @ (Reply::Published { .. } | Reply::PublishedAll { .. })) => {
@@ -121,15 +131,17 @@ impl World {
             }
             (Asked::Change { life }, Reply::Stats(stats)) => {
                 self.sums.changes += 1;
-                self.model.life(life)?.changed(&stats.config)?;
+                for life in self.model.siblings(life) {
+                    self.model.life(life)?.changed(&stats.config)?;
+                }
                 self.model.see_stats(&stats, 0)
             }
             (Asked::Read { life, from, visible_end, .. }, Reply::Page(page)) => {
                 self.paged(life, from, visible_end, page)
             }
             (Asked::Stat { life, visible_end }, Reply::Stats(stats)) => {
-                if stats.partition.incarnation.0 != life {
-                    return Err(format!("{life:x} was asked for and {} answered", stats.partition.incarnation));
+                if key_of(stats.partition) != life {
+                    return Err(format!("{life:x} was asked for and {} answered", stats.partition));
                 }
                 self.model.see_stats(&stats, visible_end)?;
                 self.last_stats = Some(*stats);
@@ -223,7 +235,7 @@ impl World {
     }
 
     fn paged(&mut self, life: u64, from: Offset, visible_end: u64, page: Page) -> Check {
-        if page.partition.incarnation.0 != life {
+        if key_of(page.partition) != life {
             return Err(format!("a page of {} came for {life:x}", page.partition));
         }
         self.model.see_page(from, visible_end, &page)?;
@@ -295,11 +307,11 @@ impl World {
                 // Deleted before it was answered: it was made, and whether it is gone is for the answer to the deletion to say.
                 let was_made = kind == RefusalKind::TopicNotFound && of_life.deletion != Standing::Never;
                 if !is_unknown && !was_made {
-                    of_life.creation = Standing::Never;
+                    self.model.all_of(life, |life| life.creation = Standing::Never);
                 }
             }
             Asked::Delete { life: Some(life), .. } if !is_unknown => {
-                self.model.life(life)?.deletion = Standing::Never;
+                self.model.all_of(life, |life| life.deletion = Standing::Never);
             }
             Asked::PublishAll { life, first, count, .. } => {
                 (first..first + count).try_for_each(|id| self.publish_refused(request, life, id, kind))?;
@@ -309,7 +321,7 @@ impl World {
                 self.letter_replied(life, letter, false)?;
             }
             Asked::Change { life } if !is_unknown && kind != RefusalKind::TopicNotFound => {
-                self.model.life(life)?.changing = None;
+                self.model.all_of(life, |life| life.changing = None);
             }
             Asked::Publish { life, id, .. } => {
                 let counts = [RefusalKind::TopicNotFound, RefusalKind::OutcomeUnknown].contains(&kind);
@@ -367,6 +379,10 @@ impl World {
             }
             RefusalKind::GroupNotFound => matches!(asked, Asked::StatGroup { was_sure: true, .. }) && is_sure,
             RefusalKind::TopicExists => !matches!(asked, Asked::Create { .. }),
+            // Another shard of the topic may do its part later.
+            RefusalKind::OutcomeUnknown if self.model.has_several(life) && matches!(asked, Asked::Change { .. }) => {
+                false
+            }
             RefusalKind::StorageFailed | RefusalKind::OutcomeUnknown => is_memory || !self.has_failed,
             RefusalKind::StorageFull => !self.has_failed && !self.has_been_full && self.sizes.memory_max > 1 << 20,
             RefusalKind::Busy => false,

@@ -1,9 +1,10 @@
 //! How large things are in one run.
 
 use ringmain_engine::{ShardSettings, StorageSettings};
+use ringmain_model::ShardId;
 use ringmain_wal::{BLOCK_BYTES, LogSettings};
 
-use super::{CORES, SHARD};
+use super::CORES;
 use crate::chance::Chance;
 
 /// Sizes of one run: small, so that everything wraps, fills and rolls often.
@@ -22,6 +23,7 @@ pub(super) struct Sizes {
     pub(super) checkpoint: u64,
     pub(super) payload_max: u64,
     pub(super) memory_max: u64,
+    pub(super) shards: u16,
 }
 
 impl Sizes {
@@ -46,10 +48,11 @@ impl Sizes {
             checkpoint,
             payload_max: if is_large { 24_000 } else { 5_000 },
             memory_max: chance.pick(&[30_000, 1 << 30, 1 << 30]),
+            shards: chance.pick(&[1, 1, 2, 3]),
         }
     }
 
-    pub(super) fn storage(&self, epoch: u64) -> StorageSettings {
+    pub(super) fn storage(&self, shard: ShardId, epoch: u64) -> StorageSettings {
         let log = LogSettings {
             segment_bytes_first: self.segment_first,
             segment_bytes_max: self.segment_max,
@@ -57,7 +60,7 @@ impl Sizes {
             batch_bytes_max: self.batch_bytes_max,
             waiting_batches_max: self.waiting_batches_max,
             fill_bytes: 4 * BLOCK_BYTES,
-            ..LogSettings::new(SHARD, epoch)
+            ..LogSettings::new(shard, epoch)
         };
         StorageSettings {
             log,
@@ -71,6 +74,6 @@ impl Sizes {
     }
 
     pub(super) fn shard(&self) -> ShardSettings {
-        ShardSettings { cores: CORES, shards: 1, memory_bytes_max: self.memory_max }
+        ShardSettings { cores: CORES, shards: self.shards, memory_bytes_max: self.memory_max }
     }
 }
