@@ -7,6 +7,7 @@
 )]
 
 mod groups;
+mod ordered;
 
 use std::collections::BTreeMap;
 
