@@ -1,5 +1,6 @@
-//! Settings of a broker: flag over environment over `.env` over default, each checked by name; on the main thread.
+//! Settings of a broker: flag over environment over `.env` over file over default, each checked by name; on the main thread.
 
+use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 
@@ -14,11 +15,13 @@ use self::storage::StorageChoice;
 use crate::front::http::OriginPolicy;
 use crate::front::{FrontSettings, is_local_only};
 
+mod file;
 mod flags;
 mod storage;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use file::SettingsFile;
 pub(crate) use flags::ServeFlags;
 
 /// A setting that cannot be used.
@@ -56,13 +59,20 @@ pub(crate) struct ServeSettings {
 pub(crate) struct Sources<'s> {
     /// Looks a variable up; `.env` stands behind the process's own.
     pub(crate) environment: &'s dyn Fn(&str) -> Option<String>,
+    /// The file of settings, if there is one.
+    pub(crate) file: Option<SettingsFile>,
+    /// The settings that were looked for: there are no others.
+    pub(crate) known: RefCell<Vec<Key>>,
 }
 
+/// The variable that names the file of settings.
+pub(crate) const FILE: Key = key("config", "RINGMAIN_CONFIG");
+
 /// A setting's two names.
-#[derive(Clone, Copy)]
-struct Key {
-    flag: &'static str,
-    variable: &'static str,
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Key {
+    pub(crate) flag: &'static str,
+    pub(crate) variable: &'static str,
 }
 
 const fn key(flag: &'static str, variable: &'static str) -> Key {
@@ -70,11 +80,14 @@ const fn key(flag: &'static str, variable: &'static str) -> Key {
 }
 
 impl Sources<'_> {
-    /// The text of a setting, and the name under which it was given. An empty variable counts as not set.
+    /// The text of a setting, and the name under which it was given. An empty variable counts as not set; an empty flag is a
+    /// mistake that whoever reads the text will find.
     fn text(&self, flag: Option<&String>, key: Key) -> Option<(String, String)> {
+        self.known.borrow_mut().push(key);
         let from_flag = flag.map(|value| (format!("--{}", key.flag), value.clone()));
-        let from_environment = || Some((key.variable.to_owned(), (self.environment)(key.variable)?));
-        from_flag.or_else(from_environment).filter(|(_, value)| !value.is_empty())
+        let variable = || (self.environment)(key.variable).filter(|value| !value.is_empty());
+        let from_environment = || Some((key.variable.to_owned(), variable()?));
+        from_flag.or_else(from_environment).or_else(|| self.file.as_ref()?.get(key.flag))
     }
 
     fn number(
@@ -126,7 +139,7 @@ impl Sources<'_> {
             ("error", tracing::Level::ERROR),
         ];
         let formats = [("text", LogFormat::Text), ("json", LogFormat::Json)];
-        Ok(ServeSettings {
+        let settings = ServeSettings {
             front: self.front(flags, bind, &storage)?,
             driver: self.driver(flags, bind, storage.config)?,
             log_level: self.word(
@@ -141,7 +154,11 @@ impl Sources<'_> {
                 &formats,
                 LogFormat::Text,
             )?,
-        })
+        };
+        if let Some(file) = &self.file {
+            file.check_names(|name| self.known.borrow().iter().any(|key| key.flag == name))?;
+        }
+        Ok(settings)
     }
 
     fn bind(&self, flags: &ServeFlags) -> Result<IpAddr, ConfigError> {

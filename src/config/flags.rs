@@ -3,6 +3,9 @@
 /// What the command line gave for `ringmain serve`: text, unchecked.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct ServeFlags {
+    /// File of settings in TOML: a line for each flag, like port = 8080 or wal_dir = "data" [environment: RINGMAIN_CONFIG]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<String>,
     /// Address to listen on [environment: RINGMAIN_BIND; default: 127.0.0.1]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) bind: Option<String>,

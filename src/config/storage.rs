@@ -26,7 +26,12 @@ impl Sources<'_> {
     pub(super) fn storage(&self, flags: &ServeFlags) -> Result<StorageChoice, ConfigError> {
         let modes = [("memory", Storage::Memory), ("wal", Storage::Wal)];
         let default = self.word(flags.storage.as_ref(), key("storage", "STORAGE_MODE"), &modes, Storage::Memory)?;
-        let directory = self.text(flags.wal_dir.as_ref(), key("wal-dir", "WAL_DIR")).map(|(_, path)| path);
+        let directory = match self.text(flags.wal_dir.as_ref(), key("wal-dir", "WAL_DIR")) {
+            Some((key, value)) if value.is_empty() => {
+                return Err(ConfigError { key, value, fix: "give the path of a folder".to_owned() });
+            }
+            given => given.map(|(_, path)| path),
+        };
         let segment_bytes = key("wal-segment-size", "WAL_SEGMENT_SIZE");
         let topic_segment_bytes =
             self.number(flags.wal_segment_size.as_ref(), segment_bytes, 1 << 20..=1 << 30, 64 << 20)?;

@@ -9,7 +9,7 @@ use super::*;
 fn resolve(flags: &ServeFlags, variables: &[(&str, &str)]) -> Result<ServeSettings, ConfigError> {
     let environment =
         |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-    Sources { environment: &environment }.resolve(flags)
+    Sources { environment: &environment, file: None, known: RefCell::default() }.resolve(flags)
 }
 
 #[test]

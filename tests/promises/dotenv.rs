@@ -24,6 +24,12 @@ fn the_environment_wins_over_the_file() {
 }
 
 #[test]
+fn an_empty_variable_hides_nothing() {
+    let setup = Setup::new().settings_file(FILE).variable("MAX_MESSAGE_RETENTION", "");
+    assert_eq!(kept(&setup.start()), 3);
+}
+
+#[test]
 fn a_flag_wins_over_both() {
     let setup = Setup::new().settings_file(FILE).variable("MAX_MESSAGE_RETENTION", 5).flag("--retention", 7);
     assert_eq!(kept(&setup.start()), 7);

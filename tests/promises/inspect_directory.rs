@@ -1,8 +1,10 @@
 //! Promise: `ringmain inspect` of a data directory or a shard's folder tells what a start would make of it, and leaves
 //! everything to that start.
 
-use crate::broker::Folder;
+use crate::broker::{Broker, Folder, Setup};
+use crate::deadline::wait_until;
 use crate::inspect::{BLOCK, assert_has, document, golden, inspect, segment, write};
+use crate::wal_restart_segments::files_below;
 use ringmain_model::{Incarnation, Message, Offset, PartitionRef, ShardId, TopicConfig, TopicName};
 use ringmain_wal::{
     BatchBuilder, Checkpoint, Completion, Effect, LogMarks, LogPosition, PartitionSegments, SegmentHeader,
@@ -232,4 +234,33 @@ fn a_directory_that_is_none_is_said_to_be_none() {
             assert!(outcome.out.is_empty(), "{outcome:?}");
         }
     }
+}
+
+/// The files of topic segments in a broker's folder.
+fn segments(broker: &Broker) -> usize {
+    files_below(broker.folder()).keys().filter(|path| path.extension().is_some_and(|end| end == "segment")).count()
+}
+
+#[test]
+fn a_topic_that_was_deleted_after_a_checkpoint_is_no_damage() {
+    let mut broker = Setup::new().logged().start();
+    broker.create_topic("gone");
+    broker.create_topic("stays");
+    broker.publish("stays", b"m");
+    // A checkpoint names segments of the topic, when enough was written.
+    let payload = vec![7; 1 << 20];
+    for _ in 0..400 {
+        broker.publish("gone", &payload);
+        if segments(&broker) > 0 {
+            break;
+        }
+    }
+    assert!(segments(&broker) > 0, "no checkpoint moved anything to segments");
+    broker.delete_topic("gone");
+    wait_until("its segments are gone", || segments(&broker) == 0);
+    broker.kill();
+    broker.wait_for_exit();
+    assert_has(&inspect(&broker.folder().join("data"), &[]).expect(0), &["No damage"]);
+    broker.restart();
+    assert_eq!(broker.stats("stays")["message_count"], 1);
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use crate::limit::GROUP_NAME_BYTES_MAX;
 
-/// A valid group name: 1 to 255 bytes of UTF-8 without control characters. Cloning shares the text.
+/// A valid group name: 1 to 255 bytes of UTF-8 without control characters, and neither `.` nor `..`, which clients take out of paths.
+/// Cloning shares the text.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupName(Arc<str>);
 
@@ -19,6 +20,9 @@ pub enum GroupNameError {
     /// Holds a control character.
     #[error("this group name holds a control character: use printable text")]
     Control,
+    /// Is `.` or `..`.
+    #[error("a group cannot be named . or ..: clients take these out of paths")]
+    Dots,
 }
 
 impl GroupName {
@@ -32,6 +36,9 @@ impl GroupName {
         }
         if text.chars().any(char::is_control) {
             return Err(GroupNameError::Control);
+        }
+        if text == "." || text == ".." {
+            return Err(GroupNameError::Dots);
         }
         Ok(Self(Arc::from(text)))
     }

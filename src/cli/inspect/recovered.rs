@@ -22,6 +22,7 @@ pub(super) struct Recovered {
     topics: BTreeMap<Incarnation, (String, u32)>,
     held: BTreeMap<PartitionRef, Held>,
     groups: BTreeSet<(PartitionRef, GroupName)>,
+    deleted: BTreeSet<Incarnation>,
 }
 
 impl From<Option<&Checkpoint>> for Recovered {
@@ -61,6 +62,7 @@ impl Recovered {
             }
             Entry::TopicDeleted { incarnation, .. } => {
                 self.topics.remove(incarnation);
+                self.deleted.insert(*incarnation);
                 self.held.retain(|partition, _| partition.incarnation != *incarnation);
                 self.groups.retain(|(partition, _)| partition.incarnation != *incarnation);
             }
@@ -83,6 +85,11 @@ impl Recovered {
     fn mark(&mut self, marks: &LogMarks) {
         let from_checkpoint = marks.log_end.0.saturating_sub(marks.log_start.0);
         self.held.insert(marks.partition, Held { end: marks.log_end.0, from_checkpoint, from_log: 0 });
+    }
+
+    /// Whether the log deletes the topic of a partition.
+    pub(super) fn has_deleted(&self, partition: PartitionRef) -> bool {
+        self.deleted.contains(&partition.incarnation)
     }
 
     pub(super) fn topics(&self) -> usize {

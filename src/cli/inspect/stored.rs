@@ -15,8 +15,14 @@ use super::source::{PIECE_BYTES_MAX, Source};
 /// Damages that are told of one shard's topic segments; a disk that has lost more is told by these.
 const TOLD_MAX: usize = 1000;
 
-/// Checks what the checkpoint says of topic segments against the files of its folder. What no checkpoint names does not count.
-pub(super) fn check(folder: &str, checkpoint: &Checkpoint, files: &[(Named, PathBuf)]) -> io::Result<Vec<Damage>> {
+/// Checks what the checkpoint says of topic segments against the files of its folder. What no checkpoint names does not count, nor
+/// what it says of topics that the log behind it deletes.
+pub(super) fn check(
+    folder: &str,
+    checkpoint: &Checkpoint,
+    counts: impl Fn(PartitionRef) -> bool,
+    files: &[(Named, PathBuf)],
+) -> io::Result<Vec<Damage>> {
     let mut found = BTreeMap::new();
     // The header tells whose file it is: names may be what was changed.
     for (_, path) in files.iter().filter(|(named, _)| *named == Named::TopicSegment) {
@@ -26,7 +32,7 @@ pub(super) fn check(folder: &str, checkpoint: &Checkpoint, files: &[(Named, Path
         }
     }
     let mut damages = Vec::new();
-    for stored in &checkpoint.segments {
+    for stored in checkpoint.segments.iter().filter(|stored| counts(stored.partition)) {
         for segment in &stored.segments {
             if damages.len() >= TOLD_MAX {
                 return Ok(damages);

@@ -130,14 +130,16 @@ impl Verdict {
                 return Ok(());
             }
         };
-        if let Some((_, content)) = &slots.newer {
-            self.stored_damage = stored::check(&shown(folder), &content.checkpoint, files)?;
+        let checkpoint = slots.newer.as_ref().map(|(_, content)| content.checkpoint.clone());
+        let recovered = self.replay(shard, slots, reader, is_verbose);
+        if let Some(checkpoint) = checkpoint {
+            let counts = |partition| !recovered.has_deleted(partition);
+            self.stored_damage = stored::check(&shown(folder), &checkpoint, counts, files)?;
         }
-        self.replay(shard, slots, reader, is_verbose);
         Ok(())
     }
 
-    fn replay(&mut self, shard: ShardId, slots: Slots, reader: &mut Reader, is_verbose: bool) {
+    fn replay(&mut self, shard: ShardId, slots: Slots, reader: &mut Reader, is_verbose: bool) -> Recovered {
         self.damaged_slot = slots.damaged.map(letter);
         self.checkpoint = slots
             .newer
@@ -162,6 +164,7 @@ impl Verdict {
                 }
             }
         }
+        recovered
     }
 
     /// Reads are done; what would change or flush anything is only said to be done.
