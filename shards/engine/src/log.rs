@@ -74,6 +74,8 @@ pub(crate) struct PartitionLog {
     pub(crate) logged_start: Offset,
     /// Topic segments, in order, without a gap.
     stored: VecDeque<TopicSegment>,
+    /// Bytes of records in them.
+    stored_bytes: u64,
     /// Files of segments that retention has passed.
     pub(crate) dropped: Vec<TopicFile>,
     /// Records that cannot be read, in order.
@@ -118,6 +120,7 @@ impl PartitionLog {
             ages: None,
             logged_start: Offset(0),
             stored: VecDeque::new(),
+            stored_bytes: 0,
             dropped: Vec::new(),
             lost: Vec::new(),
         }
@@ -369,6 +372,7 @@ impl PartitionLog {
         self.log_end.advance(log_end);
         self.durable.advance(log_end);
         self.high_water.advance(log_end);
+        self.stored_bytes = segments.iter().map(|segment| segment.record_bytes).sum();
         self.stored = segments.into();
         self.boundary = log_start.max(self.stored_end());
         let mut next = self.boundary;

@@ -290,20 +290,25 @@ impl Shard {
     pub(crate) fn settle_log(&mut self, now: Now, effects: &mut Vec<Effect>) {
         loop {
             let Some(log) = &mut self.log else { return };
-            let (log_outputs, slot_outputs) =
-                (std::mem::take(&mut log.log_outputs), std::mem::take(&mut log.slot_outputs));
-            let segment_outputs = std::mem::take(&mut log.segment_outputs);
-            if log_outputs.is_empty() && slot_outputs.is_empty() && segment_outputs.is_empty() {
+            if log.log_outputs.is_empty() && log.slot_outputs.is_empty() && log.segment_outputs.is_empty() {
                 return;
             }
+            let mut log_outputs = std::mem::take(&mut log.log_outputs);
+            let slot_outputs = std::mem::take(&mut log.slot_outputs);
+            let segment_outputs = std::mem::take(&mut log.segment_outputs);
             for output in segment_outputs {
                 self.take_segments_output(now, output, effects);
             }
-            for output in log_outputs {
+            for output in log_outputs.drain(..) {
                 self.take_log_output(now, output, effects);
             }
             for output in slot_outputs {
                 self.take_slot_output(now, output, effects);
+            }
+            // The log says something with each batch: its list keeps its memory.
+            if let Some(log) = &mut self.log {
+                log_outputs.append(&mut log.log_outputs);
+                log.log_outputs = log_outputs;
             }
         }
     }

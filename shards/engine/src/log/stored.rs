@@ -34,14 +34,18 @@ impl PartitionLog {
 
     /// Bytes of records in topic segments.
     pub(crate) fn stored_bytes(&self) -> u64 {
-        self.stored.iter().map(|segment| segment.record_bytes).sum()
+        self.stored_bytes
     }
 
     /// Takes segments that are new or have grown, in order; memory needs their records no longer.
     pub(crate) fn add_segments(&mut self, segments: Vec<TopicSegment>, shard: &mut ShardBytes) {
         for segment in segments {
+            self.stored_bytes += segment.record_bytes;
             match self.stored.back_mut() {
-                Some(last) if last.base == segment.base => *last = segment,
+                Some(last) if last.base == segment.base => {
+                    self.stored_bytes -= last.record_bytes;
+                    *last = segment;
+                }
                 _ => self.stored.push_back(segment),
             }
         }
@@ -51,6 +55,7 @@ impl PartitionLog {
 
     /// Moves the log start past whole segments, as far as retention demands.
     pub(super) fn retain_segments(&mut self, retention: &Retention, segments_max: u64, shard: &mut ShardBytes) {
+        debug_assert_eq!(self.stored_bytes, self.stored.iter().map(|segment| segment.record_bytes).sum());
         let mut bytes = self.stored_bytes() + self.tail_bytes();
         let mut left = self.stored.len() as u64;
         let mut start = self.log_start().offset();
@@ -73,6 +78,7 @@ impl PartitionLog {
             && first.end <= start
         {
             self.dropped.push(TopicFile { partition: self.partition(), base: first.base });
+            self.stored_bytes -= first.record_bytes;
             self.stored.pop_front();
         }
         self.lost.retain(|(_, end)| *end > start);
@@ -86,6 +92,7 @@ impl PartitionLog {
     /// All files of the log, when it ends.
     pub(crate) fn take_files(&mut self) -> Vec<TopicFile> {
         let partition = self.partition();
+        self.stored_bytes = 0;
         let stored = self.stored.drain(..).map(|segment| TopicFile { partition, base: segment.base });
         self.dropped.drain(..).chain(stored).collect()
     }
