@@ -2,7 +2,7 @@
 //!
 //! A checkpoint names a log position P, the durable end when it began. What the log has below P and a start needs must be
 //! somewhere else by the time the slot is written: topics, groups and marks in the slot itself; small tails of records again at the
-//! log's head; large ones in topic segments. The slot shows the shard as it stands when it is written: replaying from P
+//! log's head; large ones in topic segments. The slot shows the shard as it stands when its image is made: replaying from P
 //! repeats what is in it already, and ends at the same state.
 
 use std::collections::VecDeque;
@@ -10,11 +10,12 @@ use std::collections::VecDeque;
 use ringmain_model::limit::{CHECKPOINT_RETRY_MS, DROPPED_MS_MAX, TAILS_BYTES_PER_TURN};
 use ringmain_model::{Incarnation, Offset, PartitionRef, TopicConfig};
 use ringmain_wal::{
-    Checkpoint, Effect as FileEffect, Failure, FileName, KnownMessages, LogMarks, LogPosition, NotAdmitted,
-    PartitionAges, PartitionSegments, SegmentsOutput, Sequence, SlotOutput, StoreJob, TopicCreated, TopicFile,
+    Effect as FileEffect, Failure, FileName, LogPosition, NotAdmitted, PartitionSegments, SegmentsOutput, Sequence,
+    SlotOutput, StoreJob, TopicFile,
 };
 
 use crate::command::{Effect, Now, StorageNews};
+use crate::image::Image;
 use crate::opening::{StorageSettings, StorageState};
 use crate::shard::Shard;
 use crate::shard_log::{Machine, ShardLog};
@@ -29,8 +30,8 @@ struct Run {
     last: Option<Sequence>,
     /// Large tails are on their way to topic segments.
     is_storing: bool,
-    /// The image that the slot gets, and the commit batch up to which the log must be durable before that.
-    image: Option<(Checkpoint, Sequence)>,
+    /// The image that the slot gets.
+    image: Option<Image>,
     is_in_slot: bool,
 }
 
@@ -51,7 +52,7 @@ pub(crate) struct Checkpointing {
     is_stopped: bool,
     /// When the last one began, monotonic milliseconds.
     begun_ms: u64,
-    /// Images taken so far; one at a time.
+    /// Images begun so far; one at a time.
     images: u64,
     /// Which images the two slots have, the older one first; 0 for those that the start found.
     images_in_slots: [u64; 2],
@@ -105,6 +106,41 @@ impl Checkpointing {
         let waits = !self.dropped.is_empty() && self.run.is_none() && self.unlinks_running == 0 && !self.is_stopped;
         let dropped = waits.then_some(self.begun_ms + DROPPED_MS_MAX);
         dropped.map(|due_ms| self.retry_ms.map_or(due_ms, |retry_ms| retry_ms.max(due_ms)))
+    }
+
+    /// From where the log is to be replayed, when everything that an image leaves out is durable and it is not whole yet.
+    pub(crate) fn position_for_image(&self, durable: Sequence) -> Option<LogPosition> {
+        let run = self.run.as_ref()?;
+        let relies_on_more = run.is_storing || !run.rewrites.is_empty() || run.last.is_some_and(|last| last > durable);
+        let is_whole = run.image.as_ref().is_some_and(|image| image.covered.is_some());
+        (!relies_on_more && !is_whole).then_some(run.position)
+    }
+
+    pub(crate) fn take_image(&mut self) -> Option<Image> {
+        self.run.as_mut()?.image.take()
+    }
+
+    pub(crate) fn put_image(&mut self, image: Image) {
+        if let Some(run) = &mut self.run {
+            run.image = Some(image);
+        }
+    }
+
+    /// A topic has ended.
+    pub(crate) fn note_gone(&mut self, incarnation: Incarnation) {
+        if let Some(image) = self.run.as_mut().and_then(|run| run.image.as_mut()) {
+            image.note_gone(incarnation);
+        }
+    }
+
+    /// Another image begins.
+    pub(crate) fn count_image(&mut self) {
+        self.images += 1;
+    }
+
+    /// Whether the next turn adds to an image.
+    pub(crate) fn is_making_image(&self) -> bool {
+        self.run.as_ref().and_then(|run| run.image.as_ref()).is_some_and(Image::goes_on)
     }
 
     fn is_storing(&self) -> bool {
@@ -235,88 +271,15 @@ impl Shard {
         }
     }
 
-    /// Takes the image, when everything that it leaves out is durable.
-    fn take_image(&mut self, now: Now, effects: &mut Vec<Effect>) {
-        let Some(log) = &self.log else { return };
-        let Some(run) = &log.checkpointing.run else { return };
-        let relies_on_more = run.is_storing || !run.rewrites.is_empty();
-        if run.image.is_some() || relies_on_more || run.last.is_some_and(|last| !log.is_durable(last)) {
-            return;
-        }
-        let position = run.position;
-        // What the image has, the log must have, too: the other slot may be the one that a start finds.
-        if !self.log_all_progress(now, true, effects) {
-            return;
-        }
-        let image = self.image(now, position);
-        let Some(log) = &mut self.log else { return };
-        log.checkpointing.images += 1;
-        let covered = log.writer.last_admitted();
-        if let Some(run) = &mut log.checkpointing.run {
-            run.image = Some((image, covered));
-        }
-    }
-
     /// Writes the slot, when the log has what the image has.
     fn write_slot(&mut self) {
         let Some(log) = &mut self.log else { return };
         let durable = log.durable;
         let Some(run) = log.checkpointing.run.as_mut().filter(|run| !run.is_in_slot) else { return };
-        if let Some((image, _)) = run.image.as_ref().filter(|(_, covered)| *covered <= durable) {
-            run.is_in_slot = log.slots.write(image, &mut log.slot_outputs);
+        let is_durable = |image: &&Image| image.covered.is_some_and(|covered| covered <= durable);
+        if let Some(image) = run.image.as_ref().filter(is_durable) {
+            run.is_in_slot = log.slots.write(&image.checkpoint, &mut log.slot_outputs);
         }
-    }
-
-    /// How the shard stands, for a start that replays the log from `position`.
-    fn image(&self, now: Now, position: LogPosition) -> Checkpoint {
-        let held = self.log.iter().flat_map(|log| log.writer.held().iter().copied()).collect();
-        let mut checkpoint = Checkpoint {
-            position,
-            held,
-            topics: Vec::new(),
-            marks: Vec::new(),
-            groups: Vec::new(),
-            segments: Vec::new(),
-            known: Vec::new(),
-            set_aside: Vec::new(),
-            clock: Some(self.clock.anchor(now)),
-            ages: Vec::new(),
-        };
-        let mut last = None;
-        let logged = self.partitions_in_order().into_iter();
-        for (partition, topic) in logged.filter(|(_, topic)| topic.is_logged() && !topic.is_beginning) {
-            // Of several partitions the first one here speaks for the topic.
-            if last.replace(partition.incarnation) != Some(partition.incarnation) {
-                checkpoint.topics.push(TopicCreated {
-                    incarnation: partition.incarnation,
-                    name: topic.name.clone(),
-                    created_us: topic.created_us,
-                    partitions: topic.partitions,
-                    config: topic.config.clone(),
-                });
-            }
-            // What is not durable may get its offsets again.
-            let (log_start, log_end) = (topic.log.log_start().offset(), topic.log.high_water().offset());
-            checkpoint.marks.push(LogMarks { partition, log_start, log_end });
-            checkpoint.ages.extend(topic.log.ages.as_ref().map(|ages| PartitionAges {
-                partition,
-                end: ages.end,
-                newest_ms: ages.newest_ms,
-                samples: ages.samples.iter().copied().collect(),
-            }));
-            checkpoint.set_aside.extend(topic.is_set_aside.then_some(partition));
-            let known = self.ids.of(partition, topic.log.high_water().offset());
-            if !known.is_empty() {
-                checkpoint.known.push(KnownMessages { partition, messages: known });
-            }
-            if topic.log.segments().len() > 0 {
-                let segments = topic.log.segments().cloned().collect();
-                checkpoint.segments.push(PartitionSegments { partition, segments });
-            }
-            let begun = topic.groups.values().filter(|group| group.is_begun());
-            checkpoint.groups.extend(begun.map(|group| group.image(partition)));
-        }
-        checkpoint
     }
 
     pub(crate) fn take_slot_output(&mut self, now: Now, output: SlotOutput, effects: &mut Vec<Effect>) {

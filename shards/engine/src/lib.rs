@@ -13,6 +13,7 @@ mod group;
 mod group_command;
 mod groups;
 mod ids;
+mod image;
 mod loads;
 mod log;
 mod log_turn;

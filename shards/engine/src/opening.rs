@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use ringmain_model::limit::{EPOCHS_PER_SEGMENT_BITS, TAIL_BYTES_TO_STORE, TAILS_BYTES_MAX};
+use ringmain_model::limit::{EPOCHS_PER_SEGMENT_BITS, IMAGE_WEIGHT_PER_TURN, TAIL_BYTES_TO_STORE, TAILS_BYTES_MAX};
 use ringmain_model::{Offset, ShardId, TopicName};
 use ringmain_wal::{
     Completion, Effect as FileEffect, FileName, Finding, LogOpener, LogSettings, LogWriter, OpenOutput, OpenRefused,
@@ -33,6 +33,8 @@ pub struct StorageSettings {
     pub tail_bytes_to_store: u64,
     /// Bytes of all tails that are written again; beyond, smaller ones move to topic segments, too.
     pub tails_bytes_max: u64,
+    /// How much of a checkpoint's image is made in one turn: a partition counts 16, and so do its groups, a known message 1.
+    pub image_weight_per_turn: usize,
 }
 
 impl StorageSettings {
@@ -47,6 +49,7 @@ impl StorageSettings {
             checkpoint_bytes: 64 << 20,
             tail_bytes_to_store: TAIL_BYTES_TO_STORE,
             tails_bytes_max: TAILS_BYTES_MAX,
+            image_weight_per_turn: IMAGE_WEIGHT_PER_TURN,
         }
     }
 }

@@ -165,10 +165,6 @@ impl ShardLog {
         self.awaiting.push_back((sequence, awaiting));
     }
 
-    pub(crate) fn is_durable(&self, sequence: Sequence) -> bool {
-        sequence <= self.durable
-    }
-
     /// Notes that an admission failed, and makes it a refusal.
     pub(crate) fn not_admitted(&mut self, why: NotAdmitted) -> Refusal {
         match why {
@@ -218,7 +214,8 @@ impl ShardLog {
 
     /// Whether the next end of a turn has something to write.
     pub(crate) fn is_dirty(&self) -> bool {
-        !self.is_poisoned() && !self.writer.is_writing() && (!self.dirty.is_empty() || self.is_progress_urgent)
+        let has_work = !self.dirty.is_empty() || self.is_progress_urgent || self.checkpointing.is_making_image();
+        !self.is_poisoned() && !self.writer.is_writing() && has_work
     }
 
     /// Whether everything admitted is durable, or never will be.

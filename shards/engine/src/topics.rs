@@ -355,6 +355,7 @@ impl Shard {
         }
         self.ids.forget(incarnation);
         if let Some(log) = &mut self.log {
+            log.checkpointing.note_gone(incarnation);
             log.checkpointing.unlink_dropped_of(incarnation);
         }
         self.unlink_files(effects);

@@ -238,6 +238,9 @@ pub const LOG_RETRY_MS: u64 = 500;
 /// How soon a checkpoint that failed is tried again, in milliseconds.
 pub const CHECKPOINT_RETRY_MS: u64 = 1_000;
 
+/// How much of a checkpoint's image is made in one turn: about a thousand partitions or 16 000 known messages, a millisecond or two.
+pub const IMAGE_WEIGHT_PER_TURN: usize = 16_384;
+
 /// Bytes of a partition that a checkpoint moves from the log to a topic segment; less is written again at the log's head.
 pub const TAIL_BYTES_TO_STORE: u64 = 256 << 10;
 

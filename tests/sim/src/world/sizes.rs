@@ -24,6 +24,7 @@ pub(super) struct Sizes {
     pub(super) payload_max: u64,
     pub(super) memory_max: u64,
     pub(super) shards: u16,
+    pub(super) image_weight: usize,
 }
 
 impl Sizes {
@@ -49,6 +50,7 @@ impl Sizes {
             payload_max: if is_large { 24_000 } else { 5_000 },
             memory_max: chance.pick(&[30_000, 1 << 30, 1 << 30]),
             shards: chance.pick(&[1, 1, 2, 3]),
+            image_weight: chance.pick(&[1, 30, 1000]),
         }
     }
 
@@ -70,6 +72,7 @@ impl Sizes {
             tail_bytes_to_store: self.tail_to_store,
             tails_bytes_max: self.tails_max,
             checkpoint_bytes: self.checkpoint,
+            image_weight_per_turn: self.image_weight,
         }
     }
 
