@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use hashbrown::HashMap;
 use ringmain_engine::{Assignment, Command, MemberNews, Origin, PlacementChange, Reply};
-use ringmain_model::limit::{LANE_BUNDLES, LANE_PUSH_BYTES_MAX, LANE_PUSHES_MAX};
+use ringmain_model::limit::{LANE_BUNDLES, LANE_PUSH_BYTES_MAX, LANE_PUSHES_MAX, LANE_WAITING_FACTOR};
 use ringmain_model::{CoreId, HighWaterMark, PartitionRef, ShardId};
 use ringmain_uring::Waker;
 use ringmain_wal::RecordBatch;
@@ -176,11 +176,15 @@ impl Lanes {
 
     /// Sends a request, whose reply gives its place back.
     pub(crate) fn request(&mut self, core: CoreId, item: LaneItem) -> Result<(), LaneFull> {
-        let requests_max = self.limits.requests;
+        let requests = self.limits.requests;
         let peer = self.peer(core).ok_or(LaneFull)?;
-        let outstanding =
-            if is_waiting(&item) { &mut peer.waiting_outstanding } else { &mut peer.requests_outstanding };
-        if *outstanding >= requests_max {
+        // One fetch may wait for each partition of a topic.
+        let (outstanding, outstanding_max) = if is_waiting(&item) {
+            (&mut peer.waiting_outstanding, requests * LANE_WAITING_FACTOR)
+        } else {
+            (&mut peer.requests_outstanding, requests)
+        };
+        if *outstanding >= outstanding_max {
             return Err(LaneFull);
         }
         *outstanding += 1;

@@ -37,6 +37,13 @@ pub(crate) struct Membership {
     is_listed: bool,
 }
 
+impl Membership {
+    /// Whether it is that in the topic's first partition.
+    pub(crate) fn is_in_first(&self) -> bool {
+        self.partition.partition == 0
+    }
+}
+
 impl<F: Front> State<F> {
     pub(crate) fn membership_origin(&self, key: MembershipKey) -> Origin {
         Origin { core: self.settings.own, asker: key.data().as_ffi(), request: MEMBERSHIP_BIT }

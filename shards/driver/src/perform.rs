@@ -1,12 +1,12 @@
 //! Carries out what shards decided and what cores say to each other, on the core that receives it.
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use ringmain_engine::{Command, Effect, Event, Origin, Reply};
 use ringmain_model::{CoreId, ShardId, TopicName};
 
 use crate::connection::ConnectionKey;
 use crate::core::State;
-use crate::front::{Answer, Front};
+use crate::front::{Answer, Front, Protocol};
 use crate::lane::LaneItem;
 use crate::report::{CoreReport, ShardStorage, TopicOnCore};
 use crate::route::{AskerKind, WAITING_BIT};
@@ -108,10 +108,18 @@ impl<F: Front> State<F> {
     fn answer(&mut self, to: Origin, answer: Answer) {
         let to = Origin { request: to.request & !WAITING_BIT, ..to };
         let key = self.connections.by_asker(to.asker);
-        let open = key.and_then(|key| self.connections.get_mut(key)).filter(|connection| connection.link.is_open());
-        if let Answer::Reply(pulled @ Reply::Pulled { .. }) = answer {
-            let Some(connection) = open else { return self.return_pulled(to, pulled) };
+        let is_open =
+            key.and_then(|key| self.connections.get_mut(key)).is_some_and(|connection| connection.link.is_open());
+        // Whatever a fetch of a group came to, it waits no more.
+        if let Answer::Reply(Reply::Pulled { .. } | Reply::Refused(_)) = &answer
+            && let Some(connection) = key.and_then(|key| self.connections.get_mut(key))
+        {
             connection.link.pulls.retain(|pull| pull.origin.request & !WAITING_BIT != to.request);
+        }
+        if let Answer::Reply(pulled @ Reply::Pulled { .. }) = answer {
+            if !is_open {
+                return self.return_pulled(to, pulled);
+            }
             return self.answer_session(key, to, Answer::Reply(pulled));
         }
         self.answer_session(key, to, answer);
@@ -137,20 +145,29 @@ impl<F: Front> State<F> {
             }
         }
         let mut members: HashMap<&TopicName, [u64; 2]> = HashMap::new();
-        for membership in self.memberships.values() {
+        // A member is one in all partitions.
+        for membership in self.memberships.values().filter(|membership| membership.is_in_first()) {
             members.entry(&membership.topic).or_default()[membership.protocol.index()] += 1;
         }
         let on_core = self.placement.iter().map(|(name, placed)| {
             let [mut delivered, mut subscribers] = [placed.delivered, members.get(name).copied().unwrap_or_default()];
-            let mut dropped = placed.dropped;
+            let (mut dropped, mut readers) = (placed.dropped, HashSet::new());
             for partition in placed.all() {
                 let window = self.windows_by_partition.get(&partition).and_then(|key| self.windows.get(*key));
                 let Some(window) = window else { continue };
                 for at in 0..2 {
                     delivered[at] += window.delivered[at];
-                    subscribers[at] += u64::from(window.subscribers[at]);
                 }
                 dropped += window.dropped;
+                if placed.partitions == 1 {
+                    subscribers.iter_mut().zip(window.subscribers).for_each(|(sum, more)| *sum += u64::from(more));
+                    continue;
+                }
+                // One connection may read several partitions, and is one subscriber.
+                let cursors = window.cursors.iter().filter_map(|key| self.cursors.get(*key));
+                for cursor in cursors.filter(|cursor| cursor.protocol != Protocol::Fetch) {
+                    subscribers[cursor.protocol.index()] += u64::from(readers.insert(cursor.connection));
+                }
             }
             TopicOnCore { name: name.clone(), delivered, dropped, subscribers }
         });

@@ -96,6 +96,10 @@ pub const BATCH_RECORDS_MAX: u32 = 1 << 16;
 /// Requests that may be outstanding from one core to another. Answer: 503 busy.
 pub const LANE_REQUESTS_DEFAULT: usize = 1024;
 
+/// Requests that may wait long have places of their own, so many times as many: they cost little, and a worker's fetch takes one for each
+/// partition. Answer: 503 busy.
+pub const LANE_WAITING_FACTOR: usize = 16;
+
 /// Most requests that a lane may be set to.
 pub const LANE_REQUESTS_MAX: usize = 65_536;
 

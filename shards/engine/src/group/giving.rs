@@ -75,7 +75,9 @@ impl Group {
             let filling = self.members.get_mut(&origin).and_then(|member| member.filling.take());
             given.extend(filling.map(|assignment| Given::Member(origin, assignment)));
         }
-        let is_left = !self.ready.is_empty() || (self.next < high_water && self.pending.len() < GROUP_PENDING_MAX);
+        let may_take = self.leader.is_none();
+        let is_new = self.next < high_water && self.pending.len() < GROUP_PENDING_MAX;
+        let is_left = may_take && (!self.ready.is_empty() || is_new);
         self.pulls.retain_mut(|pull| {
             let only_looks = pull.left == 0 && pull.got.is_empty();
             if pull.got.is_empty() && !(only_looks && is_left) {
