@@ -203,7 +203,7 @@ pub(crate) struct Connection<S> {
 }
 
 /// Names a connection for as long as its slot is its own.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub(crate) struct ConnectionKey(pub(crate) SocketId);
 
 impl ConnectionKey {
