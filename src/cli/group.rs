@@ -39,6 +39,9 @@ enum GroupCommand {
         group: String,
         #[command(flatten)]
         target: SeekTarget,
+        /// The only partition in which it moves; needed for an offset when there are several
+        #[arg(long)]
+        partition: Option<u64>,
         #[command(flatten)]
         shared: SharedFlags,
     },
@@ -89,12 +92,16 @@ pub(super) fn run(flags: &GroupFlags) -> Result<(), Failure> {
         }
         GroupCommand::Show { topic, group, shared } => {
             let data = ask(shared, "GET", &group_path(topic, group), b"")?;
-            show(shared, &data, line)
+            show(shared, &data, |data| line(data) + &partition_lines(data))
         }
-        GroupCommand::Seek { topic, group, target, shared } => {
+        GroupCommand::Seek { topic, group, target, partition, shared } => {
             let path = format!("{}/seek", group_path(topic, group));
-            let data = ask(shared, "POST", &path, target.body().to_string().as_bytes())?;
-            show(shared, &data, line)
+            let mut body = target.body();
+            if let Some(partition) = partition {
+                body["partition"] = json!(partition);
+            }
+            let data = ask(shared, "POST", &path, body.to_string().as_bytes())?;
+            show(shared, &data, |data| line(data) + &partition_lines(data))
         }
         GroupCommand::Delete { topic, group, shared } => {
             let data = ask(shared, "DELETE", &group_path(topic, group), b"")?;
@@ -103,15 +110,33 @@ pub(super) fn run(flags: &GroupFlags) -> Result<(), Failure> {
     }
 }
 
-/// One group on one line.
+/// One group on one line. Where it stands in several partitions is no single number.
 fn line(stats: &Value) -> String {
     let number = |name: &str| stats.get(name).and_then(Value::as_u64).unwrap_or_default();
+    let committed = match stats.get("partitions") {
+        None => format!("committed {}", number("committed_offset")),
+        Some(parts) => format!("{} partitions", parts.as_array().map_or(0, Vec::len)),
+    };
     format!(
-        "{}\tcommitted {}\tlag {}\t{} members\t{} pending\n",
+        "{}\t{committed}\tlag {}\t{} members\t{} pending\n",
         stats.get("name").and_then(Value::as_str).unwrap_or_default(),
-        number("committed_offset"),
         number("lag"),
         number("members"),
         number("pending"),
     )
+}
+
+/// Where a group stands in each partition, one on a line, when there are several.
+fn partition_lines(stats: &Value) -> String {
+    let line = |part: &Value| {
+        let number = |name: &str| part.get(name).and_then(Value::as_u64).unwrap_or_default();
+        format!(
+            "  partition {}\tcommitted {}\tlag {}\t{} pending\n",
+            number("partition"),
+            number("committed_offset"),
+            number("lag"),
+            number("pending"),
+        )
+    };
+    stats.get("partitions").and_then(Value::as_array).into_iter().flatten().map(line).collect()
 }

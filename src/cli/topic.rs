@@ -27,6 +27,9 @@ enum TopicCommand {
         /// Where it keeps them: memory or wal; as the broker is set unless given
         #[arg(long, value_name = "MODE")]
         storage: Option<String>,
+        /// How many partitions it has, 1 to 64: messages are in order in each, those of one key in the same
+        #[arg(long, value_name = "COUNT")]
+        partitions: Option<u64>,
         #[command(flatten)]
         shared: SharedFlags,
     },
@@ -77,11 +80,14 @@ pub(super) struct SharedFlags {
 
 pub(super) fn run(flags: &TopicFlags) -> Result<(), Failure> {
     match &flags.command {
-        TopicCommand::Create { name, settings, storage, shared } => {
+        TopicCommand::Create { name, settings, storage, partitions, shared } => {
             let mut body = settings.body();
             body.insert("name".to_owned(), json!(name));
             if let Some(storage) = storage {
                 body.insert("storage".to_owned(), json!(storage));
+            }
+            if let Some(partitions) = partitions {
+                body.insert("partitions".to_owned(), json!(partitions));
             }
             let body = Value::Object(body);
             let data = ask(shared, "POST", "/topics", body.to_string().as_bytes())?;
@@ -104,7 +110,7 @@ pub(super) fn run(flags: &TopicFlags) -> Result<(), Failure> {
         }
         TopicCommand::Show { name, shared } => {
             let data = ask(shared, "GET", &topic_path(name), b"")?;
-            show(shared, &data, line)
+            show(shared, &data, |data| line(data) + &partition_lines(data))
         }
         TopicCommand::Delete { name, shared } => {
             let data = ask(shared, "DELETE", &topic_path(name), b"")?;
@@ -128,12 +134,31 @@ pub(super) fn show(shared: &SharedFlags, data: &Value, text: impl FnOnce(&Value)
 /// One topic on one line: what a person looks for first.
 fn line(stats: &Value) -> String {
     let number = |name: &str| stats.get(name).and_then(Value::as_i64).unwrap_or_default();
+    let partitions = match number("partitions") {
+        0 | 1 => String::new(),
+        count => format!("\t{count} partitions"),
+    };
     format!(
-        "{}\t{} messages\toffsets {} to {}\t{} subscribers\n",
+        "{}\t{} messages\toffsets {} to {}\t{} subscribers{partitions}\n",
         stats.get("name").and_then(Value::as_str).unwrap_or_default(),
         number("message_count"),
         number("earliest_offset"),
         number("latest_offset"),
         number("subscriber_count"),
     )
+}
+
+/// The partitions of a topic, one on a line, when there are several.
+fn partition_lines(stats: &Value) -> String {
+    let line = |part: &Value| {
+        let number = |name: &str| part.get(name).and_then(Value::as_i64).unwrap_or_default();
+        format!(
+            "  partition {}\t{} messages\toffsets {} to {}\n",
+            number("partition"),
+            number("message_count"),
+            number("earliest_offset"),
+            number("latest_offset"),
+        )
+    };
+    stats.get("partition_stats").and_then(Value::as_array).into_iter().flatten().map(line).collect()
 }

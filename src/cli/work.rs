@@ -63,7 +63,10 @@ fn work(
         if !offsets.is_empty() {
             *left -= offsets.len() as u64;
             // What was printed and not acknowledged comes again, to whoever asks next: at least once.
-            let done = json!({ "offsets": offsets, "epoch": data.get("epoch") });
+            let mut done = json!({ "offsets": offsets, "epoch": data.get("epoch") });
+            if let Some(partition) = data.get("partition") {
+                done["partition"] = partition.clone();
+            }
             client.ask("POST", &format!("{path}/ack"), &headers, done.to_string().as_bytes())?;
         }
     }

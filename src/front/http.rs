@@ -1,16 +1,20 @@
 //! HTTP/1.1, SSE and WebSocket on one core: what the core's connections share, and the entrance to their sessions.
 
+mod acks;
 mod batch;
 mod dispatch;
 mod exchange;
 mod fetch;
 mod follow;
 mod frames;
+mod gather;
+mod group_requests;
 mod groups;
 mod identity;
 mod metrics;
 mod openapi;
 mod origin;
+mod partition;
 mod places;
 mod problem;
 mod publish;
@@ -25,6 +29,8 @@ mod sse;
 mod subscribe;
 mod topics;
 mod upload;
+mod whole;
+mod worker;
 mod ws;
 
 #[cfg(test)]

@@ -99,6 +99,26 @@ fn topics_are_made_listed_shown_and_deleted() {
 }
 
 #[test]
+fn partitions_are_made_shown_and_worked_off() {
+    let broker = Broker::start();
+    run(&broker, &["topic", "create", "t", "--partitions", "3"]).expect(0);
+    for partition in [1, 2] {
+        broker.publish_in("t", (partition, 3), 2);
+    }
+    let shown = run(&broker, &["topic", "show", "t"]).expect(0).out;
+    assert!(shown.contains("3 partitions") && shown.contains("  partition 2\t2 messages\toffsets 0 to 1\n"), "{shown}");
+    assert_eq!(run(&broker, &["topic", "list"]).expect(0).out.lines().count(), 1);
+    let worked = run(&broker, &["subscribe", "t", "--group", "g", "--from", "0", "--count", "4"]).expect(0);
+    assert_eq!(worked.out.lines().count(), 4, "{worked:?}");
+    let group = run(&broker, &["group", "show", "t", "g"]).expect(0).out;
+    assert!(group.contains("lag 0") && group.contains("  partition 1\tcommitted 2\t"), "{group}");
+    let moved = run(&broker, &["group", "seek", "t", "g", "--offset", "1", "--partition", "2"]).expect(0).out;
+    assert!(moved.contains("lag 1") && moved.contains("  partition 2\tcommitted 1\t"), "{moved}");
+    let refused = run(&broker, &["group", "seek", "t", "g", "--offset", "1"]).expect(1);
+    assert!(refused.words.contains("partition"), "{refused:?}");
+}
+
+#[test]
 fn refusals_are_told_in_the_brokers_words() {
     let broker = Broker::start();
     broker.create_topic("there");

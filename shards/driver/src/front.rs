@@ -369,6 +369,7 @@ pub(crate) enum Action {
     Unsubscribe(u32),
     UnsubscribeAll,
     GiveCredit,
+    TakeBackPulls,
 }
 
 impl Io<'_> {
@@ -458,6 +459,11 @@ impl Io<'_> {
     /// Changes how many messages of one partition the connection may hold unacknowledged.
     pub fn hold_at_most(&mut self, partition: u32, messages: u32) {
         self.actions.push(Action::Say(partition, MemberWord::InFlightMax(messages)));
+    }
+
+    /// Has the connection's fetches of a group that wait answered soon: with nothing, unless they were given something before.
+    pub fn take_back_pulls(&mut self) {
+        self.actions.push(Action::TakeBackPulls);
     }
 
     /// Ends the subscription of that number, if there is one: nothing of it comes after this call.

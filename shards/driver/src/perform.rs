@@ -155,9 +155,7 @@ impl<F: Front> State<F> {
             for partition in placed.all() {
                 let window = self.windows_by_partition.get(&partition).and_then(|key| self.windows.get(*key));
                 let Some(window) = window else { continue };
-                for at in 0..2 {
-                    delivered[at] += window.delivered[at];
-                }
+                delivered.iter_mut().zip(window.delivered).for_each(|(sum, more)| *sum += more);
                 dropped += window.dropped;
                 if placed.partitions == 1 {
                     subscribers.iter_mut().zip(window.subscribers).for_each(|(sum, more)| *sum += u64::from(more));

@@ -91,6 +91,7 @@ impl<F: Front> State<F> {
                 Action::Unsubscribe(number) => self.unsubscribe_number(key, number),
                 Action::UnsubscribeAll => self.unsubscribe_all(key),
                 Action::GiveCredit => self.give_credit(key),
+                Action::TakeBackPulls => self.take_back_pulls(key),
                 Action::Join(join) => self.join(key, join),
                 Action::Say(partition, word) => self.note_progress(key, partition, |progress| word.note(progress)),
             }

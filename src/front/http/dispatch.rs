@@ -5,15 +5,16 @@ use std::borrow::Cow;
 use ringmain_driver::{Answer, CoreReport, Io, Protocol, Request, SlowReader, StartAt, Subscription};
 use ringmain_engine::Reply;
 use ringmain_model::limit::MESSAGE_HEADERS_MAX;
-use ringmain_model::{Refusal, RefusalKind, TopicName};
+use ringmain_model::{Refusal, RefusalKind, TopicName, TopicPatch};
 use ringmain_wire::http::{RequestHead, Target};
 use ringmain_wire::ws::check_upgrade;
 
 use super::HttpFront;
 use super::batch::StoredBatch;
-use super::exchange::{Company, Task, Waiting};
+use super::exchange::{Company, Spread, Task, Waiting};
 use super::fetch::Fetch;
-use super::groups::{GroupTask, GroupVerb};
+use super::gather::{Gather, Gathered, Part};
+use super::group_requests::{GroupTask, GroupVerb};
 use super::openapi::write_openapi;
 use super::problem::Problem;
 use super::publish::{Ack, PublishTask};
@@ -24,7 +25,7 @@ use super::settings::{check_patch_type, read_change};
 use super::several::SeveralOpening;
 use super::sse::write_head;
 use super::subscribe::{Face, Opening};
-use super::topics::read_create;
+use super::topics::{newly_made, read_create};
 use super::ws::{EXTENDED, Socket, write_switch};
 
 /// What scripts of other origins may send.
@@ -54,7 +55,7 @@ impl HttpFront {
                 check_patch_type(head)?;
                 Ok(Task::Change(name))
             }
-            (Place::Topic(name), _) => Ok(Task::Stat(name)),
+            (Place::Topic(topic), _) => Ok(Task::Stat(spread(topic, io))),
             (Place::Publish(topic), _) => {
                 Ok(Task::Publish(PublishTask::read(topic, head, &target, &self.settings, io)?))
             }
@@ -76,7 +77,7 @@ impl HttpFront {
             (Place::Echo, _) => {
                 Err(Problem::new(404, "not_found", "start the broker with --ws-echo to have this path"))
             }
-            (Place::Groups(topic), _) => Ok(Task::Groups(topic)),
+            (Place::Groups(topic), _) => Ok(Task::Groups(spread(topic, io))),
             (Place::Group(topic, group), verb) => {
                 let verb = if verb == Verb::Delete { GroupVerb::Delete } else { GroupVerb::Stat };
                 Ok(Task::Group(GroupTask { topic, group, verb }))
@@ -132,30 +133,34 @@ impl Session {
                 Ok(request) => self.ask(context, company, Waiting::Created, request, io),
                 Err(problem) => self.refuse(front, context, &problem, io),
             },
-            Task::Change(name) => match read_change(name, &body) {
-                Ok(request) => self.ask(context, company, Waiting::Stats, request, io),
+            Task::Change(name) => match read_change(&name, &body) {
+                Ok(patch) if patch == TopicPatch::default() => self.ask_stats(context, company, &spread(name, io), io),
+                Ok(patch) => {
+                    let waiting = Waiting::Changed(name.clone());
+                    self.ask(context, company, waiting, Request::Change { name, patch }, io);
+                }
                 Err(problem) => self.refuse(front, context, &problem, io),
             },
             Task::Delete(name) => self.ask(context, company, Waiting::Deleted, Request::Delete { name }, io),
-            Task::Stat(name) => self.ask(context, company, Waiting::Stats, Request::Stat { name, partition: 0 }, io),
+            Task::Stat(spread) => self.ask_stats(context, company, &spread, io),
             Task::List => self.ask(context, company, Waiting::Listed(Vec::new()), Request::Report, io),
             Task::Metrics => self.ask(context, company, Waiting::Measured(Vec::new()), Request::Report, io),
             Task::Publish(publish) => self.run_publish(front, context, publish, body, io),
-            Task::Fetch(mut fetch) => {
-                fetch.until_ms = Some(io.now().monotonic_ms + fetch.wait_ms);
-                let request = fetch.request();
-                self.ask(context, company, Waiting::Page(fetch), request, io);
-            }
-            Task::Groups(topic) => {
-                self.ask(context, company, Waiting::Groups(topic.clone()), Request::Groups { topic, partition: 0 }, io);
-            }
-            Task::Group(task) => {
-                let topic = task.topic.clone();
-                match task.finish(&body) {
-                    Ok(request) => self.ask(context, company, Waiting::Group(topic), request, io),
-                    Err(problem) => self.refuse(front, context, &problem, io),
+            Task::Fetch(mut fetch) => match fetch.locate(io) {
+                Ok(()) => {
+                    fetch.until_ms = Some(io.now().monotonic_ms + fetch.wait_ms);
+                    let request = fetch.request();
+                    self.ask(context, company, Waiting::Page(fetch), request, io);
                 }
+                Err(problem) => self.refuse(front, context, &problem, io),
+            },
+            Task::Groups(Spread { topic, partitions }) => {
+                let question = |partition| (partition, Request::Groups { topic: topic.clone(), partition });
+                let questions = (0..partitions).map(question).collect();
+                let number = self.exchanges.push(context, company, Waiting::Nothing);
+                self.wait_for(number, Waiting::Groups(topic, Gather::ask(number, questions, io)));
             }
+            Task::Group(task) => self.run_group(front, context, task, &body, io),
             Task::Echo(accept) => {
                 write_switch(&context, front, &accept, None, io.output());
                 let socket = Socket::echo(front, io);
@@ -177,6 +182,12 @@ impl Session {
         io.ask(number, request);
     }
 
+    /// Asks how all partitions of a topic stand.
+    fn ask_stats(&mut self, context: Context, company: Company, spread: &Spread, io: &mut Io<'_>) {
+        let number = self.exchanges.push(context, company, Waiting::Nothing);
+        self.wait_for(number, Waiting::Stats(ask_each_stat(number, spread, io)));
+    }
+
     fn answer_now(&mut self, context: Context, io: &mut Io<'_>, write: impl FnOnce(&Context, &mut Vec<u8>)) {
         let number = self.exchanges.push(context, Company::Any, Waiting::Nothing);
         self.write_answer(number, io, write);
@@ -192,7 +203,7 @@ impl Session {
         }
     }
 
-    fn refuse(&mut self, front: &HttpFront, context: Context, problem: &Problem, io: &mut Io<'_>) {
+    pub(super) fn refuse(&mut self, front: &HttpFront, context: Context, problem: &Problem, io: &mut Io<'_>) {
         self.answer_now(context, io, |context, out| context.write_problem(out, &front.date, problem));
     }
 
@@ -228,20 +239,22 @@ impl Session {
         }
     }
 
-    pub(super) fn on_answer(&mut self, front: &mut HttpFront, number: u64, answer: Answer, io: &mut Io<'_>) {
+    pub(super) fn on_answer(&mut self, front: &mut HttpFront, request: u64, answer: Answer, io: &mut Io<'_>) {
         if let Some(socket) = self.socket() {
-            return socket.on_answer(number, answer, io);
+            return socket.on_answer(request, answer, io);
         }
+        let part = Part::of_request(request);
+        let number = part.number;
         // The answer to a publish that nobody watches finds its request gone, or waiting for nothing.
         let Some(exchange) = self.exchanges.get_mut(number) else { return };
         match answer {
             Answer::Report(report) => self.on_report(front, number, *report, io),
             Answer::Reply(reply) => match (std::mem::replace(&mut exchange.waiting, Waiting::Nothing), reply) {
                 (Waiting::Nothing, _) => return,
-                (_, Reply::Refused(refusal)) => {
-                    let problem = Problem::from(refusal);
-                    self.write_answer(number, io, |context, out| context.write_problem(out, &front.date, &problem));
-                }
+                (Waiting::Stats(gather), reply) => self.on_stats(front, part, gather, reply, io),
+                (Waiting::Groups(topic, gather), reply) => self.on_groups(front, part, (topic, gather), reply, io),
+                (Waiting::Group(wait), reply) => self.on_group_reply(front, part, wait, reply, io),
+                (_, Reply::Refused(refusal)) => self.write_refusal(front, number, refusal, io),
                 (Waiting::Published(topic), Reply::Published { offset, time_us }) => {
                     self.write_answer(number, io, |context, out| {
                         front.write_published(context, out, &topic, offset, time_us);
@@ -254,19 +267,21 @@ impl Session {
                     });
                 }
                 (Waiting::Created, Reply::Created(stats)) => {
-                    self.write_answer(number, io, |context, out| front.write_stats(context, out, 201, &stats));
+                    let parts = newly_made(&stats);
+                    self.write_answer(number, io, |context, out| front.write_stats(context, out, 201, &parts));
                 }
-                (Waiting::Stats, Reply::Stats(stats)) => {
-                    self.write_answer(number, io, |context, out| front.write_stats(context, out, 200, &stats));
+                (Waiting::Changed(topic), Reply::Stats(stats)) => {
+                    if stats.partitions > 1 {
+                        let spread = Spread { topic, partitions: stats.partitions };
+                        exchange.waiting = Waiting::Stats(ask_each_stat(number, &spread, io));
+                    } else {
+                        self.write_answer(number, io, |context, out| front.write_stats(context, out, 200, &[*stats]));
+                    }
                 }
                 (Waiting::Deleted, Reply::Deleted) => {
                     self.write_answer(number, io, |context, out| front.write_deleted(context, out));
                 }
                 (Waiting::Page(fetch), Reply::Page(page)) => self.on_page(front, number, fetch, page, io),
-                (Waiting::Groups(topic), Reply::Groups(groups)) => {
-                    self.write_answer(number, io, |context, out| front.write_groups(context, out, &topic, &groups));
-                }
-                (Waiting::Group(topic), reply) => self.on_group_reply(front, number, &topic, reply, io),
                 (waiting, reply) => {
                     debug_assert!(false, "{waiting:?} was answered with {reply:?}");
                 }
@@ -276,15 +291,44 @@ impl Session {
         self.close_if_drained(io);
     }
 
-    fn on_group_reply(&mut self, front: &mut HttpFront, number: u64, topic: &TopicName, reply: Reply, io: &mut Io<'_>) {
-        self.write_answer(number, io, |context, out| match reply {
-            Reply::Group(stats) => front.write_group(context, out, topic, &stats),
-            Reply::Acknowledged(count) => front.write_acknowledged(context, out, count),
-            Reply::Pulled { partition, epoch, assignments, .. } => {
-                front.write_pulled(context, out, topic, partition, epoch, &assignments);
+    fn on_stats(&mut self, front: &mut HttpFront, part: Part, gather: Gather, reply: Reply, io: &mut Io<'_>) {
+        let number = part.number;
+        match gather.take(part.partition, reply, io) {
+            Gathered::Refused(refusal) => self.write_refusal(front, number, refusal, io),
+            Gathered::Some(gather) => self.wait_for(number, Waiting::Stats(gather)),
+            Gathered::All(replies) => {
+                let stats = |(_, reply)| if let Reply::Stats(stats) = reply { Some(*stats) } else { None };
+                let parts: Vec<_> = replies.into_iter().filter_map(stats).collect();
+                self.write_answer(number, io, |context, out| front.write_stats(context, out, 200, &parts));
             }
-            _ => front.write_deleted(context, out),
-        });
+        }
+    }
+
+    fn on_groups(
+        &mut self,
+        front: &mut HttpFront,
+        part: Part,
+        (topic, gather): (TopicName, Gather),
+        reply: Reply,
+        io: &mut Io<'_>,
+    ) {
+        let number = part.number;
+        match gather.take(part.partition, reply, io) {
+            Gathered::Refused(refusal) => self.write_refusal(front, number, refusal, io),
+            Gathered::Some(gather) => self.wait_for(number, Waiting::Groups(topic, gather)),
+            Gathered::All(replies) => {
+                let groups =
+                    |(part, reply)| if let Reply::Groups(groups) = reply { Some((part, groups)) } else { None };
+                let parts: Vec<_> = replies.into_iter().filter_map(groups).collect();
+                self.write_answer(number, io, |context, out| front.write_groups(context, out, &topic, &parts));
+            }
+        }
+    }
+
+    pub(super) fn wait_for(&mut self, number: u64, waiting: Waiting) {
+        if let Some(exchange) = self.exchanges.get_mut(number) {
+            exchange.waiting = waiting;
+        }
     }
 
     fn on_report(&mut self, front: &mut HttpFront, number: u64, report: CoreReport, io: &mut Io<'_>) {
@@ -323,7 +367,7 @@ impl Session {
             io.subscribe(Subscription {
                 number: 0,
                 name: fetch.topic.clone(),
-                partition: 0,
+                partition: fetch.partition,
                 start: StartAt::Offset(page.from),
                 protocol: Protocol::Fetch,
                 slow: SlowReader::Lag,
@@ -360,6 +404,17 @@ impl Session {
             io.ask(number, fetch.request());
         }
     }
+}
+
+/// The partitions of a topic as this core knows it.
+fn spread(topic: TopicName, io: &Io<'_>) -> Spread {
+    let partitions = io.place_of(&topic).map_or(1, |place| place.partitions);
+    Spread { topic, partitions }
+}
+
+fn ask_each_stat(number: u64, spread: &Spread, io: &mut Io<'_>) -> Gather {
+    let question = |partition| (partition, Request::Stat { name: spread.topic.clone(), partition });
+    Gather::ask(number, (0..spread.partitions).map(question).collect(), io)
 }
 
 /// Why the broker should be sent no requests, if there is a reason.

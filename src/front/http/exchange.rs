@@ -7,12 +7,14 @@ use ringmain_model::TopicName;
 
 use super::HttpFront;
 use super::fetch::Fetch;
-use super::groups::GroupTask;
+use super::gather::Gather;
+use super::group_requests::{GroupTask, GroupWait};
 use super::problem::Problem;
 use super::publish::PublishTask;
 use super::respond::{Context, Response};
 use super::several::SeveralOpening;
 use super::subscribe::Opening;
+use super::worker::Begun;
 
 /// What a request wants done once its body is there.
 #[derive(Debug)]
@@ -29,7 +31,7 @@ pub(super) enum Task {
     Create,
     Delete(TopicName),
     Change(TopicName),
-    Stat(TopicName),
+    Stat(Spread),
     List,
     Metrics,
     Publish(PublishTask),
@@ -38,8 +40,16 @@ pub(super) enum Task {
     SubscribeSeveral(Box<SeveralOpening>),
     /// The value of `Sec-WebSocket-Accept`.
     Echo(String),
-    Groups(TopicName),
+    Groups(Spread),
     Group(GroupTask),
+}
+
+/// A topic whose partitions are all asked.
+#[derive(Debug)]
+pub(super) struct Spread {
+    pub(super) topic: TopicName,
+    /// How many they are; 1 for a topic that is not there, so that somebody says so.
+    pub(super) partitions: u32,
 }
 
 /// Which requests of one connection may run at the same time (RFC 9112, section 9.3.2).
@@ -61,6 +71,8 @@ impl Task {
         match self {
             Task::Refuse(_) | Task::Options { .. } | Task::Health | Task::Ready => Company::Any,
             Task::Publish(publish) => publish.company(),
+            // Questions to many partitions come one at a time, so that a pipeline of them does not fill the lanes.
+            Task::Stat(spread) | Task::Groups(spread) if spread.partitions > 1 => Company::None,
             Task::Stat(_) | Task::Groups(_) => Company::Readers,
             // Answers that may be large come one at a time.
             Task::List | Task::Metrics | Task::OpenApi => Company::None,
@@ -77,7 +89,9 @@ pub(super) enum Waiting {
     Nothing,
     Created,
     Deleted,
-    Stats,
+    /// Settings were changed: how all partitions stand now is asked next.
+    Changed(TopicName),
+    Stats(Gather),
     /// One report of each core.
     Listed(Vec<CoreReport>),
     Measured(Vec<CoreReport>),
@@ -85,8 +99,8 @@ pub(super) enum Waiting {
     Page(Box<Fetch>),
     Subscribed(Box<Opening>),
     SubscribedToSeveral(Box<SeveralOpening>),
-    Groups(TopicName),
-    Group(TopicName),
+    Groups(TopicName, Gather),
+    Group(Box<GroupWait>),
 }
 
 /// One request and what became of it.
@@ -106,6 +120,10 @@ pub(super) struct Exchanges {
     first: u64,
     /// Whom those that wait go together with.
     company: Company,
+    /// Where the next fetch over several partitions begins; drawn before the first.
+    pub(super) turn: Option<u32>,
+    /// The group that the last one was for.
+    pub(super) begun: Option<Box<Begun>>,
 }
 
 impl Exchanges {

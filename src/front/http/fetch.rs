@@ -1,6 +1,6 @@
 //! Fetching: a page of messages over HTTP, waited for if there is none yet. On the core of the connection.
 
-use ringmain_driver::Request;
+use ringmain_driver::{Io, Request};
 use ringmain_engine::{Page, Record};
 use ringmain_model::limit::{FETCH_BYTES_MAX, FETCH_MESSAGES_DEFAULT, FETCH_MESSAGES_MAX, FETCH_WAIT_MS_MAX};
 use ringmain_model::{Offset, PartitionRef, TopicName};
@@ -9,6 +9,7 @@ use ringmain_wire::json::{Message, encode_message};
 use smallvec::SmallVec;
 
 use super::HttpFront;
+use super::partition::named_or_only;
 use super::problem::Problem;
 use super::query::{number, number_within, word};
 use super::respond::{Context, Response};
@@ -27,6 +28,10 @@ enum PageFormat {
 #[derive(Debug)]
 pub(super) struct Fetch {
     pub(super) topic: TopicName,
+    /// The partition that the query names.
+    named: Option<u64>,
+    /// The one that is read.
+    pub(super) partition: u32,
     /// The topic has several partitions.
     several: bool,
     /// `None` is the earliest message.
@@ -48,6 +53,8 @@ impl Fetch {
         let formats = [("json", PageFormat::Json), ("ndjson", PageFormat::JsonLines), ("batch", PageFormat::Batch)];
         Ok(Self {
             topic,
+            named: number(target, "partition")?,
+            partition: 0,
             several: false,
             from: number(target, "from_offset")?,
             limit: number_within(target, "limit", 1..=FETCH_MESSAGES_MAX, FETCH_MESSAGES_DEFAULT)?,
@@ -59,9 +66,17 @@ impl Fetch {
         })
     }
 
+    /// Finds the partition that is meant.
+    pub(super) fn locate(&mut self, io: &Io<'_>) -> Result<(), Problem> {
+        let place = io.place_of(&self.topic);
+        self.partition = named_or_only(self.named, place, "say which one to read with partition=")?;
+        self.several = place.is_some_and(|place| place.partitions > 1);
+        Ok(())
+    }
+
     pub(super) fn request(&self) -> Request {
         Request::Fetch {
-            partition: 0,
+            partition: self.partition,
             name: self.topic.clone(),
             from: Offset(self.from.unwrap_or(0)),
             bytes_max: FETCH_BYTES_MAX,

@@ -7,12 +7,13 @@ use prometheus::process_collector::ProcessCollector;
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
 use prometheus::{Encoder, Registry, TextEncoder};
 use ringmain_driver::{CoreCounters, CoreReport, TopicOnCore};
-use ringmain_engine::{GroupStats, TopicStats};
+use ringmain_engine::TopicStats;
 
 use self::storage::storage_families;
 use super::HttpFront;
 use super::problem::Problem;
 use super::respond::{Context, Response};
+use super::whole::{WholeGroup, WholeTopic};
 
 /// The text format, which every scraper takes.
 pub(super) const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -113,7 +114,7 @@ fn family(name: &str, help: &str, kind: MetricType, metrics: Vec<Metric>) -> Met
 
 /// A topic with what all cores know of it.
 struct TopicSums<'r> {
-    stats: &'r TopicStats,
+    whole: WholeTopic<'r>,
     delivered: [u64; 2],
     subscribers: [u64; 2],
     dropped: u64,
@@ -121,15 +122,16 @@ struct TopicSums<'r> {
 
 /// The topics of all cores by name, each with the sums of what the cores know of it.
 fn sum_topics(reports: &[CoreReport]) -> Vec<TopicSums<'_>> {
-    let mut stats: Vec<_> = reports.iter().flat_map(|report| &report.topics).collect();
-    stats.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-    let mut sums: Vec<_> = stats
+    let mut sums: Vec<_> = WholeTopic::list(reports)
         .into_iter()
-        .map(|stats| TopicSums { stats, delivered: [0; 2], subscribers: [0; 2], dropped: stats.lost })
+        .map(|whole| {
+            let dropped = whole.sum(|part| part.lost);
+            TopicSums { whole, delivered: [0; 2], subscribers: [0; 2], dropped }
+        })
         .collect();
     for TopicOnCore { name, delivered, dropped, subscribers } in reports.iter().flat_map(|report| &report.on_core) {
         // A topic that came or went between two cores' reports is in the next scrape.
-        let Ok(at) = sums.binary_search_by(|sum| sum.stats.name.cmp(name)) else { continue };
+        let Ok(at) = sums.binary_search_by(|sum| sum.name().cmp(name.as_str())) else { continue };
         let sum = &mut sums[at];
         for protocol in 0..2 {
             sum.delivered[protocol] += delivered[protocol];
@@ -143,32 +145,34 @@ fn sum_topics(reports: &[CoreReport]) -> Vec<TopicSums<'_>> {
 const PROTOCOLS: [&str; 2] = ["sse", "ws"];
 
 /// streamq's metrics, by its names and labels, and ours of topics.
-fn topic_families(reports: &[CoreReport]) -> Vec<MetricFamily> {
+fn topic_families<'r>(reports: &'r [CoreReport]) -> Vec<MetricFamily> {
     use MetricType::{COUNTER, GAUGE};
     let sums = sum_topics(reports);
     let by_topic = |kind: MetricType, read: fn(&TopicSums<'_>) -> u64| -> Vec<Metric> {
-        sums.iter().map(|sum| sample(&[("topic", sum.stats.name.as_str())], read(sum), kind)).collect()
+        sums.iter().map(|sum| sample(&[("topic", sum.name())], read(sum), kind)).collect()
     };
     let by_protocol = |kind: MetricType, read: fn(&TopicSums<'_>) -> [u64; 2]| -> Vec<Metric> {
-        let each = |sum| {
-            let name = TopicSums::name(sum);
+        let each = |sum: &TopicSums<'r>| {
+            let name = sum.name();
             let pairs = PROTOCOLS.into_iter().zip(read(sum));
             pairs.map(move |(protocol, value)| sample(&[("protocol", protocol), ("topic", name)], value, kind))
         };
         sums.iter().flat_map(each).collect()
     };
-    let by_group = |kind: MetricType, read: fn(&GroupStats) -> u64| -> Vec<Metric> {
-        let groups = sums.iter().flat_map(|sum| sum.stats.groups.iter().map(|group| (sum.stats.name.as_str(), group)));
-        let told =
-            |topic, group: &GroupStats| sample(&[("group", group.name.as_str()), ("topic", topic)], read(group), kind);
-        groups.map(|(topic, group)| told(topic, group)).collect()
+    let groups: Vec<_> =
+        sums.iter().flat_map(|sum| sum.whole.groups().into_iter().map(|group| (sum.name(), group))).collect();
+    let by_group = |kind: MetricType, read: fn(&WholeGroup<'_>) -> u64| -> Vec<Metric> {
+        let told = |(topic, group): &(&str, WholeGroup<'_>)| {
+            sample(&[("group", group.name().as_str()), ("topic", topic)], read(group), kind)
+        };
+        groups.iter().map(told).collect()
     };
     vec![
         family(
             "streamq_messages_published_total",
             "Messages successfully published.",
             COUNTER,
-            by_topic(COUNTER, |sum| sum.stats.high_water.offset().0),
+            by_topic(COUNTER, |sum| sum.whole.sum(|part| part.high_water.offset().0)),
         ),
         family(
             "streamq_messages_delivered_total",
@@ -192,32 +196,32 @@ fn topic_families(reports: &[CoreReport]) -> Vec<MetricFamily> {
             "streamq_consumer_group_lag",
             "Messages a group is behind: high-water mark less committed offset.",
             GAUGE,
-            by_group(GAUGE, |group| group.lag),
+            by_group(GAUGE, |group| group.sum(|part| part.lag)),
         ),
         family(
             "ringmain_group_dead_total",
             "Messages that were given out as often as may be: to the dead letters, or nowhere when the topic has none.",
             COUNTER,
-            by_group(COUNTER, |group| group.dead),
+            by_group(COUNTER, |group| group.sum(|part| part.dead)),
         ),
         family(
             "streamq_topic_message_count",
             "Retained messages per topic.",
             GAUGE,
-            by_topic(GAUGE, |sum| sum.stats.message_count()),
+            by_topic(GAUGE, |sum| sum.whole.sum(TopicStats::message_count)),
         ),
         family(
             "ringmain_message_ids",
             "Ids of messages that are remembered, so that a repeat is stored once.",
             GAUGE,
-            by_topic(GAUGE, |sum| sum.stats.known_ids),
+            by_topic(GAUGE, |sum| sum.whole.sum(|part| part.known_ids)),
         ),
     ]
 }
 
 impl<'r> TopicSums<'r> {
-    fn name(sum: &TopicSums<'r>) -> &'r str {
-        sum.stats.name.as_str()
+    fn name(&self) -> &'r str {
+        self.whole.first().name.as_str()
     }
 }
 

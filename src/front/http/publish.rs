@@ -49,6 +49,7 @@ pub(super) struct PublishTask {
     form: Form,
     /// The body is so large, or may be, that its messages go alone.
     is_large: bool,
+    partitions: u32,
     /// From the head.
     id: Option<IdName>,
     key: Option<Bytes>,
@@ -90,7 +91,8 @@ impl PublishTask {
             }
         }
         let is_small = matches!(head.framing, Framing::Length(length) if length <= BATCH_BYTES_MAX as u64);
-        Ok(Self { topic, ack, form, is_large: is_batch && !is_small, id, key, headers })
+        let partitions = io.place_of(&topic).map_or(1, |place| place.partitions);
+        Ok(Self { topic, ack, form, is_large: is_batch && !is_small, partitions, id, key, headers })
     }
 
     /// Which others of the connection it may run beside. Those whose bodies may be many times larger than a message go one at a
@@ -146,7 +148,8 @@ impl PublishTask {
                 message
             }
         };
-        Ok(Request::Publish { name, partition: 0, message, answer })
+        let partition = ringmain_model::PartitionRef::number_of(&message, self.partitions).unwrap_or(0);
+        Ok(Request::Publish { name, partition, message, answer })
     }
 }
 

@@ -3,7 +3,7 @@
 use ringmain_model::{GroupName, TopicName};
 use ringmain_wire::http::{Method, Target};
 
-use super::groups::GroupVerb;
+use super::group_requests::GroupVerb;
 use super::problem::Problem;
 
 /// What is done with a group by a POST below it.

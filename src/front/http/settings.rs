@@ -1,6 +1,5 @@
 //! Settings of topics as clients write them, when a topic is made and when it is changed. On the core of the connection.
 
-use ringmain_driver::Request;
 use ringmain_model::limit::{MAX_DELIVER_MAX, RETENTION_BYTES_MAX, RETENTION_MESSAGES_MAX};
 use ringmain_model::{Refusal, RefusalKind, TopicName, TopicPatch};
 use ringmain_wire::http::{RequestHead, media_type};
@@ -42,8 +41,8 @@ pub(super) fn check_patch_type(head: &RequestHead<'_>) -> Result<(), Problem> {
     Err(Problem::new(415, "unsupported_media_type", message))
 }
 
-/// Reads the body of `PATCH /topics/{name}`.
-pub(super) fn read_change(name: TopicName, body: &[u8]) -> Result<Request, Problem> {
+/// Reads the body of `PATCH /topics/{name}`: what changes, which may be nothing.
+pub(super) fn read_change(name: &TopicName, body: &[u8]) -> Result<TopicPatch, Problem> {
     let fields: Map<String, Value> = object_from_slice(body).map_err(|error| {
         explain(&error, "a change", r#"what is to change, like {"retention":{"max_messages":1000}}"#)
     })?;
@@ -51,7 +50,7 @@ pub(super) fn read_change(name: TopicName, body: &[u8]) -> Result<Request, Probl
     for (field, value) in &fields {
         match field.as_str() {
             "retention" => read_retention(value, Wish::Change, &mut patch)?,
-            "dead_letter" => read_dead_letter(value, Wish::Change, &name, &mut patch)?,
+            "dead_letter" => read_dead_letter(value, Wish::Change, name, &mut patch)?,
             "ack_wait_ms" => patch.ack_wait_ms = Some(number(value, field)?),
             "name" | "storage" | "partitions" => {
                 return Err(invalid(format!(
@@ -61,10 +60,7 @@ pub(super) fn read_change(name: TopicName, body: &[u8]) -> Result<Request, Probl
             _ => return Err(unknown(field, "retention, dead_letter and ack_wait_ms")),
         }
     }
-    if patch == TopicPatch::default() {
-        return Ok(Request::Stat { name, partition: 0 });
-    }
-    Ok(Request::Change { name, patch })
+    Ok(patch)
 }
 
 /// Reads the member `retention`.

@@ -2,8 +2,8 @@
 
 use ringmain_driver::{CoreReport, Io, Request};
 use ringmain_engine::TopicStats;
-use ringmain_model::limit::RETENTION_MESSAGES_MAX;
-use ringmain_model::{Retention, Storage, TopicConfig, TopicName, TopicPatch};
+use ringmain_model::limit::{PARTITIONS_PER_TOPIC_MAX, RETENTION_MESSAGES_MAX};
+use ringmain_model::{PartitionRef, Retention, Storage, TopicConfig, TopicName, TopicPatch};
 use ringmain_wire::json::timestamp_text;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -12,6 +12,7 @@ use super::HttpFront;
 use super::problem::Problem;
 use super::respond::{Context, write_success};
 use super::settings::{Wish, explain, invalid, read_dead_letter, read_retention};
+use super::whole::WholeTopic;
 
 /// Bytes of a body that creates a topic.
 pub(super) const CREATE_BYTES_MAX: usize = 64 << 10;
@@ -41,9 +42,10 @@ pub(super) fn read_create(body: &[u8], front: &HttpFront) -> Result<Request, Pro
             "storage `wal` needs a data directory: start the broker with STORAGE_MODE=wal, or with WAL_DIR, or use `memory`",
         ));
     }
-    if body.partitions.is_some_and(|partitions| partitions != 1) {
-        return Err(invalid("this version gives each topic one partition: leave `partitions` out"));
-    }
+    let wanted = body.partitions.unwrap_or(1);
+    let partitions = u32::try_from(wanted).ok().filter(|count| (1..=PARTITIONS_PER_TOPIC_MAX).contains(count));
+    let partitions =
+        partitions.ok_or_else(|| invalid(format!("partitions is {wanted}: choose 1 to {PARTITIONS_PER_TOPIC_MAX}")))?;
     // What a logged topic keeps is bounded by its segments, unless it asks for less.
     let max_messages = match storage {
         Storage::Memory => front.settings.retention_messages,
@@ -59,7 +61,7 @@ pub(super) fn read_create(body: &[u8], front: &HttpFront) -> Result<Request, Pro
     }
     let config = patch.apply(&TopicConfig { storage, ..TopicConfig::default() });
     config.check().map_err(invalid)?;
-    Ok(Request::Create { name, partitions: 1, config })
+    Ok(Request::Create { name, partitions, config })
 }
 
 /// Reads an object; serde would take an array for one, member by member.
@@ -89,6 +91,18 @@ struct StatsBody<'a> {
     known_ids: u64,
     created_at: String,
     groups: u64,
+    /// Only when there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    partition_stats: Vec<PartitionStats>,
+}
+
+#[derive(Serialize)]
+struct PartitionStats {
+    partition: u32,
+    message_count: u64,
+    earliest_offset: u64,
+    latest_offset: i64,
+    bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -119,18 +133,19 @@ pub(super) fn latest(end: u64) -> i64 {
     i64::try_from(end).unwrap_or(i64::MAX) - 1
 }
 
-fn stats_body(stats: &TopicStats) -> StatsBody<'_> {
+fn stats_body<'s>(whole: &WholeTopic<'s>) -> StatsBody<'s> {
+    let stats = whole.first();
     let TopicConfig { retention, max_deliver, .. } = stats.config;
     let topic = stats.config.dead_letter.as_ref().map(TopicName::as_str);
     let has_dead_letters = topic.is_some() || max_deliver.is_some();
     StatsBody {
         name: stats.name.as_str(),
-        message_count: stats.message_count(),
-        subscriber_count: stats.subscribers,
-        latest_offset: latest(stats.high_water.offset().0),
-        earliest_offset: stats.log_start.offset().0,
-        bytes: stats.bytes,
-        partitions: 1,
+        message_count: whole.sum(TopicStats::message_count),
+        subscriber_count: whole.subscribers(),
+        latest_offset: latest(whole.end()),
+        earliest_offset: whole.earliest(),
+        bytes: whole.sum(|part| part.bytes),
+        partitions: stats.partitions,
         storage: stats.config.storage.as_str(),
         retention: RetentionStats {
             max_messages: (retention.max_messages != RETENTION_MESSAGES_MAX).then_some(retention.max_messages),
@@ -139,24 +154,45 @@ fn stats_body(stats: &TopicStats) -> StatsBody<'_> {
         },
         ack_wait_ms: stats.config.ack_wait_ms,
         dead_letter: has_dead_letters.then_some(DeadLetterStats { topic, max_deliver }),
-        known_ids: stats.known_ids,
+        known_ids: whole.sum(|part| part.known_ids),
         created_at: timestamp_text(stats.created_us),
-        groups: stats.groups.len() as u64,
+        groups: whole.group_count() as u64,
+        partition_stats: if stats.partitions > 1 { partition_stats(whole) } else { Vec::new() },
     }
 }
 
+fn partition_stats(whole: &WholeTopic<'_>) -> Vec<PartitionStats> {
+    let of_part = |part: &&TopicStats| PartitionStats {
+        partition: part.partition.partition,
+        message_count: part.message_count(),
+        earliest_offset: part.log_start.offset().0,
+        latest_offset: latest(part.high_water.offset().0),
+        bytes: part.bytes,
+    };
+    whole.parts().iter().map(of_part).collect()
+}
+
+/// How the partitions of a topic stand that has just been made: all as the first.
+pub(super) fn newly_made(first: &TopicStats) -> Vec<TopicStats> {
+    let incarnation = first.partition.incarnation;
+    let alike = |partition| TopicStats { partition: PartitionRef { incarnation, partition }, ..first.clone() };
+    (0..first.partitions).map(alike).collect()
+}
+
 impl HttpFront {
-    pub(super) fn write_stats(&mut self, context: &Context, out: &mut Vec<u8>, status: u16, stats: &TopicStats) {
+    /// Writes a topic, of which all partitions are there in their order.
+    pub(super) fn write_stats(&mut self, context: &Context, out: &mut Vec<u8>, status: u16, parts: &[TopicStats]) {
+        let Some(whole) = WholeTopic::of(parts) else {
+            return debug_assert!(false, "the first partition is asked, too");
+        };
         self.body.clear();
-        write_success(&mut self.body, &stats_body(stats));
+        write_success(&mut self.body, &stats_body(&whole));
         self.write_body(context, out, status);
     }
 
     /// Writes the topics of all cores, sorted by name.
     pub(super) fn write_list(&mut self, context: &Context, out: &mut Vec<u8>, reports: &[CoreReport]) {
-        let mut stats: Vec<_> = reports.iter().flat_map(|report| &report.topics).collect();
-        stats.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-        let list: Vec<_> = stats.into_iter().map(stats_body).collect();
+        let list: Vec<_> = WholeTopic::list(reports).iter().map(stats_body).collect();
         self.body.clear();
         write_success(&mut self.body, &list);
         self.write_body(context, out, 200);

@@ -7,7 +7,7 @@ use ringmain_wire::http::Target;
 use serde_json::Value;
 
 use super::DOCUMENT;
-use crate::front::http::groups::GroupVerb;
+use crate::front::http::group_requests::GroupVerb;
 use crate::front::http::route::Place;
 
 /// Every path that is described.
