@@ -16,8 +16,10 @@ mod openapi;
 mod origin;
 mod partition;
 mod places;
+mod placing;
 mod problem;
 mod publish;
+mod published;
 mod query;
 mod readings;
 mod respond;
@@ -61,6 +63,8 @@ pub(crate) struct HttpFront {
     pub(super) uploads_bytes: usize,
     /// Counts connections, to spread what they do at the same time.
     pub(super) opened: u32,
+    /// Counts publishes that may go to any partition, so that they go to one after the other.
+    pub(super) turn: u32,
 }
 
 impl HttpFront {
@@ -73,6 +77,7 @@ impl HttpFront {
             body: Vec::new(),
             uploads_bytes: 0,
             opened: u32::from(core.0) << 16,
+            turn: u32::from(core.0),
         }
     }
 

@@ -195,6 +195,8 @@ pub enum Reply {
         last: Offset,
         /// How many they are.
         count: u64,
+        /// How many of them had been stored before, or repeat an earlier one of the batch.
+        repeated: u64,
         /// When they were taken, microseconds since the Unix epoch.
         time_us: i64,
     },

@@ -25,9 +25,16 @@ pub(crate) struct Waiting {
 pub(crate) struct Taken {
     /// Its offset; of several the highest.
     pub(crate) offset: Offset,
-    /// Of several the lowest offset, and how many they are.
-    pub(crate) several: Option<(Offset, u64)>,
+    pub(crate) several: Option<Several>,
     pub(crate) time_us: i64,
+}
+
+/// Of several messages the lowest offset, how many they are, and how many of them had been stored before.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Several {
+    pub(crate) first: Offset,
+    pub(crate) count: u64,
+    pub(crate) repeated: u64,
 }
 
 impl Taken {
@@ -36,7 +43,9 @@ impl Taken {
         let Self { offset, time_us, .. } = *self;
         match self.several {
             None => Reply::Published { offset, time_us },
-            Some((first, count)) => Reply::PublishedAll { first, last: offset, count, time_us },
+            Some(Several { first, count, repeated }) => {
+                Reply::PublishedAll { first, last: offset, count, repeated, time_us }
+            }
         }
     }
 }

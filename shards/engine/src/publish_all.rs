@@ -6,7 +6,7 @@ use ringmain_model::{Message, Offset, PartitionRef, Refusal};
 use ringmain_wal::Entry;
 
 use crate::command::{Effect, Now};
-use crate::log::Taken;
+use crate::log::{Several, Taken};
 use crate::publish::{memory_full, set_aside};
 use crate::shard::Shard;
 use crate::topics::deleted_meanwhile;
@@ -77,8 +77,9 @@ impl Shard {
         }
         let first = offsets.iter().min().copied().unwrap_or_default();
         let last = offsets.iter().max().copied().unwrap_or_default();
-        let several = Some((first, offsets.len() as u64));
-        Ok(Taken { offset: last, several, time_us: time_us.unwrap_or(now.unix_us) })
+        let repeated = fates.iter().filter(|fate| **fate != Fate::Stored).count() as u64;
+        let several = Several { first, count: offsets.len() as u64, repeated };
+        Ok(Taken { offset: last, several: Some(several), time_us: time_us.unwrap_or(now.unix_us) })
     }
 
     /// Which messages are new. One that is a mistake refuses them all.

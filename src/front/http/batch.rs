@@ -8,17 +8,14 @@ mod tests;
 use std::borrow::Cow;
 
 use ringmain_model::limit::PUBLISH_BATCH_MESSAGES_MAX;
-use ringmain_model::{Message, Offset, Refusal, RefusalKind, TopicName};
+use ringmain_model::{Message, Refusal, RefusalKind};
 use ringmain_wire::batch::BatchDecoder;
 use ringmain_wire::http::Framing;
-use ringmain_wire::json::{PublishLines, timestamp_text};
-use serde::Serialize;
+use ringmain_wire::json::PublishLines;
 
 use self::packed::Packed;
-use super::HttpFront;
 use super::problem::Problem;
 use super::publish::{check_bytes, message_of_publish, to_bytes};
-use super::respond::{Context, write_success};
 use crate::front::FrontSettings;
 
 /// Headers of all messages of one batch: empty ones take more room in memory than in a body.
@@ -186,43 +183,4 @@ fn too_large(what: &str) -> Problem {
 
 fn nothing_stored(problem: Problem) -> Problem {
     problem.and("nothing of the batch was stored")
-}
-
-/// What was stored of a batch.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct StoredBatch {
-    pub(super) first: Offset,
-    pub(super) last: Offset,
-    pub(super) count: u64,
-    pub(super) time_us: i64,
-}
-
-impl HttpFront {
-    /// Writes 202 with the places of a batch's messages.
-    pub(super) fn write_published_all(
-        &mut self,
-        context: &Context,
-        out: &mut Vec<u8>,
-        topic: &TopicName,
-        batch: StoredBatch,
-    ) {
-        #[derive(Serialize)]
-        struct PublishedAll<'a> {
-            first_offset: u64,
-            last_offset: u64,
-            count: u64,
-            topic: &'a str,
-            timestamp: &'a str,
-        }
-        let published = PublishedAll {
-            first_offset: batch.first.0,
-            last_offset: batch.last.0,
-            count: batch.count,
-            topic: topic.as_str(),
-            timestamp: &timestamp_text(batch.time_us),
-        };
-        self.body.clear();
-        write_success(&mut self.body, &published);
-        self.write_body(context, out, 202);
-    }
 }

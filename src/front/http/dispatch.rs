@@ -10,14 +10,13 @@ use ringmain_wire::http::{RequestHead, Target};
 use ringmain_wire::ws::check_upgrade;
 
 use super::HttpFront;
-use super::batch::StoredBatch;
 use super::exchange::{Company, Spread, Task, Waiting};
 use super::fetch::Fetch;
 use super::gather::{Gather, Gathered, Part};
 use super::group_requests::{GroupTask, GroupVerb};
 use super::openapi::write_openapi;
 use super::problem::Problem;
-use super::publish::{Ack, PublishTask};
+use super::publish::PublishTask;
 use super::respond::{Context, Response};
 use super::route::{Place, Verb};
 use super::session::Session;
@@ -217,28 +216,6 @@ impl Session {
         self.write_answer(number, io, |_, out| out.extend_from_slice(&answer));
     }
 
-    fn run_publish(
-        &mut self,
-        front: &mut HttpFront,
-        context: Context,
-        publish: PublishTask,
-        body: Cow<'_, [u8]>,
-        io: &mut Io<'_>,
-    ) {
-        let (topic, ack, company) = (publish.topic.clone(), publish.ack, publish.company());
-        let request = match publish.finish(body, front) {
-            Ok(request) => request,
-            Err(problem) => return self.refuse(front, context, &problem, io),
-        };
-        if ack == Ack::None {
-            let number = self.exchanges.push(context, Company::Any, Waiting::Nothing);
-            io.ask(number, request);
-            self.write_answer(number, io, |context, out| front.write_unwatched(context, out));
-        } else {
-            self.ask(context, company, Waiting::Published(topic), request, io);
-        }
-    }
-
     pub(super) fn on_answer(&mut self, front: &mut HttpFront, request: u64, answer: Answer, io: &mut Io<'_>) {
         if let Some(socket) = self.socket() {
             return socket.on_answer(request, answer, io);
@@ -254,17 +231,10 @@ impl Session {
                 (Waiting::Stats(gather), reply) => self.on_stats(front, part, gather, reply, io),
                 (Waiting::Groups(topic, gather), reply) => self.on_groups(front, part, (topic, gather), reply, io),
                 (Waiting::Group(wait), reply) => self.on_group_reply(front, part, wait, reply, io),
+                (Waiting::Divided(divided), reply) => self.on_part_published(front, part, divided, reply, io),
                 (_, Reply::Refused(refusal)) => self.write_refusal(front, number, refusal, io),
-                (Waiting::Published(topic), Reply::Published { offset, time_us }) => {
-                    self.write_answer(number, io, |context, out| {
-                        front.write_published(context, out, &topic, offset, time_us);
-                    });
-                }
-                (Waiting::Published(topic), Reply::PublishedAll { first, last, count, time_us }) => {
-                    let batch = StoredBatch { first, last, count, time_us };
-                    self.write_answer(number, io, |context, out| {
-                        front.write_published_all(context, out, &topic, batch);
-                    });
+                (Waiting::Published(topic, has_several), reply) => {
+                    self.on_published(front, part, (&topic, has_several), &reply, io);
                 }
                 (Waiting::Created, Reply::Created(stats)) => {
                     let parts = newly_made(&stats);

@@ -11,6 +11,7 @@ use super::gather::Gather;
 use super::group_requests::{GroupTask, GroupWait};
 use super::problem::Problem;
 use super::publish::PublishTask;
+use super::published::Divided;
 use super::respond::{Context, Response};
 use super::several::SeveralOpening;
 use super::subscribe::Opening;
@@ -95,7 +96,9 @@ pub(super) enum Waiting {
     /// One report of each core.
     Listed(Vec<CoreReport>),
     Measured(Vec<CoreReport>),
-    Published(TopicName),
+    /// The topic, and whether it has several partitions.
+    Published(TopicName, bool),
+    Divided(Box<Divided>),
     Page(Box<Fetch>),
     Subscribed(Box<Opening>),
     SubscribedToSeveral(Box<SeveralOpening>),

@@ -1,22 +1,22 @@
-//! Publishing: from a request's head and body to messages, and the answer to one. On the core of the connection.
+//! Publishing: from a request's head and body to what is asked of the broker. On the core of the connection.
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use ringmain_driver::{AnswerWhen, Io, Request};
+use ringmain_driver::{AnswerWhen, Io};
 use ringmain_model::limit::{BATCH_BYTES_MAX, MESSAGE_HEADERS_MAX};
-use ringmain_model::{Message, Offset, Refusal, RefusalKind, TopicName};
+use ringmain_model::{Message, Refusal, RefusalKind, TopicName};
 use ringmain_wire::http::{Framing, RequestHead, Target, media_type};
-use ringmain_wire::json::{PublishBody, decode_publish, timestamp_text};
-use serde::Serialize;
+use ringmain_wire::json::{PublishBody, decode_publish};
 
 use super::HttpFront;
 use super::batch::Batch;
 use super::exchange::Company;
 use super::identity::IdName;
+use super::partition::named;
+use super::placing::{Placing, Questions};
 use super::problem::Problem;
-use super::query::word;
-use super::respond::{Context, write_success};
+use super::query::{number, word};
 use crate::front::FrontSettings;
 
 /// How the body holds the message, or messages.
@@ -49,7 +49,7 @@ pub(super) struct PublishTask {
     form: Form,
     /// The body is so large, or may be, that its messages go alone.
     is_large: bool,
-    partitions: u32,
+    pub(super) placing: Placing,
     /// From the head.
     id: Option<IdName>,
     key: Option<Bytes>,
@@ -91,8 +91,13 @@ impl PublishTask {
             }
         }
         let is_small = matches!(head.framing, Framing::Length(length) if length <= BATCH_BYTES_MAX as u64);
-        let partitions = io.place_of(&topic).map_or(1, |place| place.partitions);
-        Ok(Self { topic, ack, form, is_large: is_batch && !is_small, partitions, id, key, headers })
+        let place = io.place_of(&topic);
+        let placing = Placing {
+            partitions: place.map_or(1, |place| place.partitions),
+            named: named(number(target, "partition")?, place)?,
+            is_divided: word(target, "atomic", &[("true", false), ("false", true)])?.unwrap_or(false),
+        };
+        Ok(Self { topic, ack, form, is_large: is_batch && !is_small, placing, id, key, headers })
     }
 
     /// Which others of the connection it may run beside. Those whose bodies may be many times larger than a message go one at a
@@ -125,8 +130,8 @@ impl PublishTask {
         }
     }
 
-    /// Makes the request for the broker, once the body is there whole: `body` is what had to be kept of it.
-    pub(super) fn finish(self, body: Cow<'_, [u8]>, front: &HttpFront) -> Result<Request, Problem> {
+    /// Makes the requests for the broker, once the body is there whole: `body` is what had to be kept of it.
+    pub(super) fn finish(self, body: Cow<'_, [u8]>, front: &mut HttpFront) -> Result<Questions, Problem> {
         let bytes_max = front.settings.message_bytes_max;
         let answer = match self.ack {
             Ack::Stored => AnswerWhen::Durable,
@@ -136,7 +141,7 @@ impl PublishTask {
         let name = self.topic;
         let message = match self.form {
             Form::Batch(batch) => {
-                return Ok(Request::PublishAll { name, partition: 0, messages: batch.finish(body)?, answer });
+                return self.placing.place_all(&name, batch.finish(body)?, answer, &mut front.turn);
             }
             Form::Json => message_of_publish(decode_publish(&body)?, self.id, bytes_max)?,
             Form::Raw => {
@@ -148,8 +153,7 @@ impl PublishTask {
                 message
             }
         };
-        let partition = ringmain_model::PartitionRef::number_of(&message, self.partitions).unwrap_or(0);
-        Ok(Request::Publish { name, partition, message, answer })
+        Ok(self.placing.place(name, message, answer, &mut front.turn))
     }
 }
 
@@ -234,35 +238,4 @@ pub(super) fn check_bytes(bytes: usize, bytes_max: usize) -> Result<(), Problem>
 fn strip_prefix<'t>(text: &'t str, prefix: &str) -> Option<&'t str> {
     let (start, rest) = text.split_at_checked(prefix.len())?;
     (start.eq_ignore_ascii_case(prefix) && !rest.is_empty()).then_some(rest)
-}
-
-impl HttpFront {
-    /// Writes 202 with the message's place.
-    pub(super) fn write_published(
-        &mut self,
-        context: &Context,
-        out: &mut Vec<u8>,
-        topic: &TopicName,
-        offset: Offset,
-        time_us: i64,
-    ) {
-        #[derive(Serialize)]
-        struct Published<'a> {
-            offset: u64,
-            topic: &'a str,
-            timestamp: &'a str,
-        }
-        let timestamp = timestamp_text(time_us);
-        self.body.clear();
-        let published = Published { offset: offset.0, topic: topic.as_str(), timestamp: &timestamp };
-        write_success(&mut self.body, &published);
-        self.write_body(context, out, 202);
-    }
-
-    /// Writes 202 without data: the publish goes on unwatched.
-    pub(super) fn write_unwatched(&mut self, context: &Context, out: &mut Vec<u8>) {
-        self.body.clear();
-        write_success(&mut self.body, &());
-        self.write_body(context, out, 202);
-    }
 }
