@@ -77,6 +77,7 @@ mod oversized;
 mod partitions_fetch;
 mod partitions_groups;
 mod partitions_kept;
+mod partitions_publish;
 mod partitions_topics;
 mod partitions_workers;
 mod pipelining;

@@ -105,11 +105,9 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     broker.create_topic("t");
     let before = broker.stats("t");
     let bad = [
-        json!({ "colour": "blue" }),
         json!({ "name": "u" }),
         json!({ "storage": "wal" }),
         json!({ "partitions": 2 }),
-        json!({ "retention": { "max_message": 5 } }),
         json!({ "retention": null }),
         json!({ "retention": [5] }),
         json!({ "retention": { "max_messages": 0 } }),
@@ -127,7 +125,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         json!({ "dead_letter": { "topic": 7 } }),
         json!({ "dead_letter": { "topic": "failed", "max_deliver": 0 } }),
         json!({ "dead_letter": { "topic": "failed", "max_deliver": 5_000_000_000_u64 } }),
-        json!({ "dead_letter": { "topic": "failed", "max_deliver": 5, "colour": "blue" } }),
+        json!({ "dead_letter": { "topic": "failed" } }),
         json!([]),
         json!(7),
     ];
@@ -138,8 +136,6 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     for body in ["", "{", "{} x"] {
         broker.request("PATCH", "/topics/t", &[JSON], body.as_bytes()).expect_error(400, "invalid_json");
     }
-    let form = [("Content-Type", "application/x-www-form-urlencoded")];
-    broker.request("PATCH", "/topics/t", &form, b"{}").expect_error(415, "unsupported_media_type");
     broker
         .request("PATCH", "/topics/nothing", &[JSON], br#"{"ack_wait_ms":1000}"#)
         .expect_error(404, "topic_not_found");
@@ -160,6 +156,19 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     let body = json!({ "name": "u", "retention": { "max_age_ms": null, "colour": 1 }, "dead_letter": null });
     let told = create(&broker, &body).expect(201).data();
     assert_eq!(settings(&told), settings(&before));
+    let unknown = [
+        json!({ "colour": "blue" }),
+        json!({ "retention": { "max_message": 5 } }),
+        json!({ "dead_letter": { "colour": "blue" } }),
+    ];
+    for body in unknown {
+        change(&broker, &body).expect(200);
+    }
+    assert_eq!(broker.stats("t"), before);
+    // Whatever a client calls it: curl has a type of its own for what it is given.
+    let form = [("Content-Type", "application/x-www-form-urlencoded")];
+    broker.request("PATCH", "/topics/t", &form, br#"{"ack_wait_ms":1234}"#).expect(200);
+    assert_eq!(broker.stats("t")["ack_wait_ms"], 1234);
 }
 
 #[test]

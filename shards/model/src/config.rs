@@ -112,6 +112,11 @@ impl TopicConfig {
                 self.max_deliver.unwrap_or_default()
             ));
         }
+        if self.dead_letter.is_some() && self.max_deliver.is_none() {
+            return Err("dead_letter has no max_deliver, so that nothing would ever go there: say after how many \
+                        deliveries, or leave dead_letter out"
+                .to_owned());
+        }
         Ok(())
     }
 }

@@ -8,6 +8,9 @@ pub const TOPIC_NAME_BYTES_MAX: usize = 255;
 /// Topics that one shard owns. Answer: 503 busy. A topic costs about 1 KiB, so this is some 130 MiB a shard.
 pub const TOPICS_PER_SHARD_MAX: usize = 131_072;
 
+/// Topics in one answer that lists them: all that there can be, unless the request says fewer.
+pub const LISTED_TOPICS_MAX: usize = 1 << 30;
+
 /// Partitions of one topic: a reader of all of them gets a resume token with a position for each. Answer: 400.
 pub const PARTITIONS_PER_TOPIC_MAX: u32 = 64;
 

@@ -20,11 +20,11 @@ use super::publish::PublishTask;
 use super::respond::{Context, Response};
 use super::route::{Place, Verb};
 use super::session::Session;
-use super::settings::{check_patch_type, read_change};
+use super::settings::read_change;
 use super::several::SeveralOpening;
 use super::sse::write_head;
 use super::subscribe::{Face, Opening};
-use super::topics::{newly_made, read_create};
+use super::topics::{ListPage, newly_made, read_create};
 use super::ws::{EXTENDED, Socket, write_switch};
 
 /// What scripts of other origins may send.
@@ -48,12 +48,9 @@ impl HttpFront {
         }
         match (place, verb) {
             (Place::Topics, Verb::Post) => Ok(Task::Create),
-            (Place::Topics, _) => Ok(Task::List),
+            (Place::Topics, _) => Ok(Task::List(ListPage::read(&target)?)),
             (Place::Topic(name), Verb::Delete) => Ok(Task::Delete(name)),
-            (Place::Topic(name), Verb::Patch) => {
-                check_patch_type(head)?;
-                Ok(Task::Change(name))
-            }
+            (Place::Topic(name), Verb::Patch) => Ok(Task::Change(name)),
             (Place::Topic(topic), _) => Ok(Task::Stat(spread(topic, io))),
             (Place::Publish(topic), _) => {
                 Ok(Task::Publish(PublishTask::read(topic, head, &target, &self.settings, io)?))
@@ -142,7 +139,7 @@ impl Session {
             },
             Task::Delete(name) => self.ask(context, company, Waiting::Deleted, Request::Delete { name }, io),
             Task::Stat(spread) => self.ask_stats(context, company, &spread, io),
-            Task::List => self.ask(context, company, Waiting::Listed(Vec::new()), Request::Report, io),
+            Task::List(page) => self.ask(context, company, Waiting::Listed(page, Vec::new()), Request::Report, io),
             Task::Metrics => self.ask(context, company, Waiting::Measured(Vec::new()), Request::Report, io),
             Task::Publish(publish) => self.run_publish(front, context, publish, body, io),
             Task::Fetch(mut fetch) => match fetch.locate(io) {
@@ -305,7 +302,7 @@ impl Session {
         let Some(exchange) = self.exchanges.get_mut(number) else { return };
         let cores = usize::from(io.cores());
         match &mut exchange.waiting {
-            Waiting::Listed(reports) | Waiting::Measured(reports) => {
+            Waiting::Listed(_, reports) | Waiting::Measured(reports) => {
                 reports.push(report);
                 if reports.len() < cores {
                     return;
@@ -314,8 +311,8 @@ impl Session {
             _ => return,
         }
         match std::mem::replace(&mut exchange.waiting, Waiting::Nothing) {
-            Waiting::Listed(reports) => {
-                self.write_answer(number, io, |context, out| front.write_list(context, out, &reports));
+            Waiting::Listed(page, reports) => {
+                self.write_answer(number, io, |context, out| front.write_list(context, out, &page, &reports));
             }
             Waiting::Measured(reports) => {
                 self.write_answer(number, io, |context, out| front.write_metrics(context, out, &reports));

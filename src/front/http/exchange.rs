@@ -15,6 +15,7 @@ use super::published::Divided;
 use super::respond::{Context, Response};
 use super::several::SeveralOpening;
 use super::subscribe::Opening;
+use super::topics::ListPage;
 use super::worker::Begun;
 
 /// What a request wants done once its body is there.
@@ -33,7 +34,7 @@ pub(super) enum Task {
     Delete(TopicName),
     Change(TopicName),
     Stat(Spread),
-    List,
+    List(ListPage),
     Metrics,
     Publish(PublishTask),
     Fetch(Box<Fetch>),
@@ -76,7 +77,7 @@ impl Task {
             Task::Stat(spread) | Task::Groups(spread) if spread.partitions > 1 => Company::None,
             Task::Stat(_) | Task::Groups(_) => Company::Readers,
             // Answers that may be large come one at a time.
-            Task::List | Task::Metrics | Task::OpenApi => Company::None,
+            Task::List(_) | Task::Metrics | Task::OpenApi => Company::None,
             Task::Fetch(_) | Task::Subscribe(_) | Task::SubscribeSeveral(_) | Task::Echo(_) => Company::None,
             Task::Create | Task::Delete(_) | Task::Change(_) | Task::Group(_) => Company::None,
         }
@@ -94,7 +95,7 @@ pub(super) enum Waiting {
     Changed(TopicName),
     Stats(Gather),
     /// One report of each core.
-    Listed(Vec<CoreReport>),
+    Listed(ListPage, Vec<CoreReport>),
     Measured(Vec<CoreReport>),
     /// The topic, and whether it has several partitions.
     Published(TopicName, bool),

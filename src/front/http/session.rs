@@ -22,7 +22,7 @@ const HEAD_LIMITS: HeadLimits = HeadLimits { head_bytes_max: HEAD_BYTES_MAX, hea
 /// Bytes of a body that holds no message, or that nobody wants and that is thrown away so that the connection can go on.
 const UNWANTED_BYTES_MAX: usize = 64 << 10;
 /// Bytes of a body that acknowledges: as many offsets as one may name.
-const GROUP_BODY_BYTES_MAX: usize = 24 * ACK_OFFSETS_MAX;
+const GROUP_BODY_BYTES_MAX: usize = 48 * ACK_OFFSETS_MAX;
 
 /// A request that waits for others.
 #[derive(Debug)]

@@ -2,18 +2,17 @@
 
 use ringmain_model::limit::{MAX_DELIVER_MAX, RETENTION_BYTES_MAX, RETENTION_MESSAGES_MAX};
 use ringmain_model::{Refusal, RefusalKind, TopicName, TopicPatch};
-use ringmain_wire::http::{RequestHead, media_type};
 use serde_json::{Map, Value};
 
 use super::problem::Problem;
 use super::topics::object_from_slice;
 
-/// What the settings are for.
+/// What the settings are for. Unknown names are passed over, as streamq did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wish {
-    /// A new topic: `null` is as good as nothing, and unknown names are passed over, as streamq did.
+    /// A new topic: `null` is as good as nothing.
     Create,
-    /// One that is there: `null` takes a bound away, and an unknown name is a mistake.
+    /// One that is there: `null` takes a bound away.
     Change,
 }
 
@@ -26,19 +25,6 @@ pub(super) fn explain(error: &serde_json::Error, what: &str, example: &str) -> P
     let code = if error.is_data() { "invalid_config" } else { "invalid_json" };
     let why: String = error.to_string().chars().take(160).collect();
     Problem::new(400, code, format!("the body does not describe {what} ({why}): send {example}"))
-}
-
-/// Checks that the body of a `PATCH` is JSON.
-pub(super) fn check_patch_type(head: &RequestHead<'_>) -> Result<(), Problem> {
-    let Some(content_type) = head.headers.text("content-type") else { return Ok(()) };
-    let content_type = media_type(content_type);
-    if matches!(&*content_type, "application/json" | "application/merge-patch+json") {
-        return Ok(());
-    }
-    let shown: String = content_type.chars().take(60).collect();
-    let message =
-        format!("a change of a topic is JSON, not {shown}: send it with Content-Type: application/merge-patch+json");
-    Err(Problem::new(415, "unsupported_media_type", message))
 }
 
 /// Reads the body of `PATCH /topics/{name}`: what changes, which may be nothing.
@@ -57,7 +43,7 @@ pub(super) fn read_change(name: &TopicName, body: &[u8]) -> Result<TopicPatch, P
                     "{field} stays as the topic was made: leave it out, or make another topic"
                 )));
             }
-            _ => return Err(unknown(field, "retention, dead_letter and ack_wait_ms")),
+            _ => {}
         }
     }
     Ok(patch)
@@ -80,7 +66,6 @@ pub(super) fn read_retention(value: &Value, wish: Wish, patch: &mut TopicPatch) 
                 patch.max_bytes = Some(bound.map_or(Ok(RETENTION_BYTES_MAX), |value| number(value, &path))?);
             }
             "max_age_ms" => patch.max_age_ms = Some(bound.map(|value| number(value, &path)).transpose()?),
-            _ if wish == Wish::Change => return Err(unknown(&path, "max_messages, max_bytes and max_age_ms")),
             _ => {}
         }
     }
@@ -117,16 +102,8 @@ pub(super) fn read_dead_letter(
                 })?;
                 patch.max_deliver = Some(Some(times));
             }
-            _ if wish == Wish::Change => {
-                return Err(unknown(&format!("dead_letter.{field}"), "topic and max_deliver"));
-            }
             _ => {}
         }
-    }
-    if wish == Wish::Create && patch.max_deliver.flatten().is_none() {
-        return Err(invalid(
-            "dead_letter has no max_deliver, so that nothing would ever go there: say after how many deliveries",
-        ));
     }
     Ok(())
 }
@@ -142,11 +119,6 @@ fn object<'v>(value: &'v Value, name: &str, wish: Wish) -> Result<Option<&'v Map
 
 fn number(value: &Value, name: &str) -> Result<u64, Problem> {
     value.as_u64().ok_or_else(|| invalid(format!("{name} is {}: give a whole number", shown(value))))
-}
-
-fn unknown(name: &str, known: &str) -> Problem {
-    let shown: String = name.chars().take(60).collect();
-    invalid(format!("{shown:?} is unknown: there are {known}"))
 }
 
 /// A value, shortened.

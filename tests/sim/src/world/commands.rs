@@ -98,7 +98,8 @@ impl World {
             max_age_ms: None,
         };
         let ack_wait_ms = self.chance.pick(&[100, 1_000, 30_000]);
-        let (max_deliver, dead_letter) = (self.any_max_deliver(), self.any_dead_letter(&name)?);
+        let max_deliver = self.any_max_deliver();
+        let dead_letter = self.any_dead_letter(&name)?.filter(|_| max_deliver.is_some());
         let config = TopicConfig { storage, retention, ack_wait_ms, max_deliver, dead_letter };
         let incarnation = partition_of(self.chance.number()).incarnation;
         let partitions = self.chance.pick(&[1, 1, 2, 3, 5]);
@@ -135,6 +136,9 @@ impl World {
             _ => patch.max_deliver = Some(self.any_max_deliver()),
         }
         let config = patch.clone().apply(&config);
+        if config.check().is_err() {
+            return Ok(());
+        }
         self.model.all_of(life, |life| life.change_asked(config.clone()));
         let command = Command::Change { incarnation: first, patch };
         self.ask_life(first.0, command, Asked::Change { life: first.0 }).map(|_| ())
