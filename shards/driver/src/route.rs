@@ -92,6 +92,7 @@ impl<F: Front> State<F> {
                 Action::UnsubscribeAll => self.unsubscribe_all(key),
                 Action::GiveCredit => self.give_credit(key),
                 Action::Join(join) => self.join(key, join),
+                Action::LeaveGroup => self.leave_group(key),
                 Action::Say(partition, word) => self.note_progress(key, partition, |progress| word.note(progress)),
             }
         }
@@ -157,7 +158,7 @@ impl<F: Front> State<F> {
         }
     }
 
-    fn refuse(&mut self, to: Origin, refusal: Refusal) {
+    pub(crate) fn refuse(&mut self, to: Origin, refusal: Refusal) {
         self.local.push_back(LaneItem::Reply { to, reply: Reply::Refused(refusal) });
     }
 

@@ -53,6 +53,7 @@ pub(super) enum Ack {
 pub(super) struct PublishTask {
     pub(super) topic: TopicName,
     pub(super) ack: Ack,
+    partitions: u32,
     form: Form,
     /// The body is so large, or may be, that its messages go alone.
     is_large: bool,
@@ -95,7 +96,8 @@ impl PublishTask {
             }
         }
         let is_small = matches!(head.framing, Framing::Length(length) if length <= BATCH_BYTES_MAX as u64);
-        Ok(Self { topic, ack, form, is_large: form.is_batch() && !is_small, id, key, headers })
+        let partitions = io.place_of(&topic).map_or(1, |place| place.partitions);
+        Ok(Self { topic, ack, partitions, form, is_large: form.is_batch() && !is_small, id, key, headers })
     }
 
     /// Which others of the connection it may run beside. Those whose bodies may be many times larger than a message go one at a
@@ -148,7 +150,8 @@ impl PublishTask {
                 message
             }
         };
-        Ok(Request::Publish { name, partition: 0, message, answer })
+        let partition = ringmain_model::PartitionRef::number_of(&message, self.partitions).unwrap_or(0);
+        Ok(Request::Publish { name, partition, message, answer })
     }
 }
 

@@ -41,9 +41,6 @@ pub(super) fn read_create(body: &[u8], front: &HttpFront) -> Result<Request, Pro
             "storage `wal` needs a data directory: start the broker with STORAGE_MODE=wal, or with WAL_DIR, or use `memory`",
         ));
     }
-    if body.partitions.is_some_and(|partitions| partitions != 1) {
-        return Err(invalid("this version gives each topic one partition: leave `partitions` out"));
-    }
     // What a logged topic keeps is bounded by its segments, unless it asks for less.
     let max_messages = match storage {
         Storage::Memory => front.settings.retention_messages,
@@ -59,7 +56,7 @@ pub(super) fn read_create(body: &[u8], front: &HttpFront) -> Result<Request, Pro
     }
     let config = patch.apply(&TopicConfig { storage, ..TopicConfig::default() });
     config.check().map_err(invalid)?;
-    Ok(Request::Create { name, partitions: 1, config })
+    Ok(Request::Create { name, partitions: u32::try_from(body.partitions.unwrap_or(1)).unwrap_or(1), config })
 }
 
 /// Reads an object; serde would take an array for one, member by member.
