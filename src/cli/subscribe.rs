@@ -19,6 +19,9 @@ pub(super) struct SubscribeFlags {
     /// Offset to start at; without it, only new messages. Places a group only when it begins
     #[arg(long, value_name = "OFFSET")]
     pub(super) from: Option<u64>,
+    /// Read only that partition of the topic
+    #[arg(long, value_name = "NUMBER")]
+    partition: Option<u32>,
     /// Share the messages with the other members of that group, and acknowledge what was printed
     #[arg(long, value_name = "GROUP")]
     group: Option<String>,
@@ -43,7 +46,14 @@ struct Reader<'f> {
 }
 
 pub(super) fn run(flags: &SubscribeFlags) -> Result<(), Failure> {
+    if flags.partition.is_some() && flags.topics.len() > 1 {
+        return Err(Failure::Usage("--partition is of one topic: start the command once for each topic".to_owned()));
+    }
     if let Some(group) = &flags.group {
+        if flags.partition.is_some() {
+            let sentence = "a member of a group takes part in all partitions: leave --partition or --group out";
+            return Err(Failure::Usage(sentence.to_owned()));
+        }
         return match &flags.topics[..] {
             [topic] => super::work::run(flags, topic, group),
             _ => Err(Failure::Usage("--group shares one topic: start the command once for each topic".to_owned())),
@@ -105,14 +115,16 @@ impl Reader<'_> {
     /// What is asked for: a topic by its path, several by their names.
     fn target(&self) -> String {
         let from = self.flags.from.map(|from| format!("from_offset={from}"));
-        match &self.flags.topics[..] {
-            [topic] => format!("{}/subscribe/sse?{}", topic_path(topic), from.unwrap_or_default()),
+        let partition = self.flags.partition.map(|partition| format!("partition={partition}"));
+        let (path, names) = match &self.flags.topics[..] {
+            [topic] => (topic_path(topic), Vec::new()),
             topics => {
                 let names = topics.iter().map(|topic| format!("topic={}", percent_encode_segment(topic)));
-                let query: Vec<_> = names.chain(from).collect();
-                format!("/subscribe/sse?{}", query.join("&"))
+                (String::new(), names.collect())
             }
-        }
+        };
+        let query: Vec<_> = names.into_iter().chain(from).chain(partition).collect();
+        format!("{path}/subscribe/sse?{}", query.join("&"))
     }
 
     fn take(&mut self, event: Event) -> Result<(), Failure> {

@@ -365,6 +365,7 @@ pub(crate) enum Action {
     Ask { request: u64, what: Request },
     Subscribe(Subscription),
     Join(Join),
+    LeaveGroup,
     Say(u32, MemberWord),
     Unsubscribe(u32),
     UnsubscribeAll,
@@ -444,6 +445,11 @@ impl Io<'_> {
     /// Makes the connection a member of a group; notices and assignments follow, never during this call.
     pub fn join(&mut self, join: Join) {
         self.actions.push(Action::Join(join));
+    }
+
+    /// Ends the connection's part in its group, in all partitions: nothing of it comes after this call.
+    pub fn leave_group(&mut self) {
+        self.actions.push(Action::LeaveGroup);
     }
 
     /// Acknowledges a message that the group gave in `epoch`, in the partition of that number.

@@ -81,14 +81,14 @@ impl<F: Front> State<F> {
             is_ordered,
             identity: connection.asker(),
         };
-        if let Err(LaneFull) = self.send(shard, self.membership_origin(key), command) {
-            self.memberships.remove(key);
-            self.counters.lane_busy += 1;
-            let refusal = Refusal::busy("the topic's core has as many requests waiting as it may");
-            return self.notice(connection, number, Notice::Refused(refusal));
-        }
         if let Some(connection) = self.connections.get_mut(connection) {
             connection.link.memberships.push(key);
+        }
+        if let Err(LaneFull) = self.send(shard, self.membership_origin(key), command) {
+            self.counters.lane_busy += 1;
+            // Not at once: the session may still be joining in other partitions, and would hear it in between.
+            let refusal = Refusal::busy("the topic's core has as many requests waiting as it may");
+            self.refuse(self.membership_origin(key), refusal);
         }
     }
 
@@ -109,15 +109,19 @@ impl<F: Front> State<F> {
     /// The owner has answered a join, or noted what it was told.
     pub(crate) fn take_membership_reply(&mut self, key: MembershipKey, reply: Reply) {
         let Some(membership) = self.memberships.get(key) else { return };
-        let (connection, partition) = (membership.connection, membership.partition);
+        let (connection, partition, is_leaving) = (membership.connection, membership.partition, membership.is_leaving);
         match reply {
+            // Its session does not wait for it any more.
+            Reply::Joined { .. } if is_leaving => {}
             Reply::Joined { epoch, high_water } => {
                 self.notice(connection, partition.partition, Notice::Joined { partition, epoch, high_water });
             }
             Reply::Refused(refusal) => {
                 // The owner does not know this member (any more): there is nothing to leave.
                 self.forget_membership(key);
-                self.notice(connection, partition.partition, Notice::Refused(refusal));
+                if !is_leaving {
+                    self.notice(connection, partition.partition, Notice::Refused(refusal));
+                }
             }
             _ => {}
         }
@@ -133,6 +137,7 @@ impl<F: Front> State<F> {
     pub(crate) fn take_news(&mut self, key: MembershipKey, news: MemberNews) {
         let Some(membership) = self.memberships.get(key) else { return };
         let (connection, partition) = (membership.connection, membership.partition.partition);
+        let is_leaving = membership.is_leaving;
         let notice = match news {
             MemberNews::Lost { messages, resumed } => Notice::Lost { messages, resumed },
             MemberNews::Moved { epoch, next } => Notice::Moved { epoch, next },
@@ -141,7 +146,9 @@ impl<F: Front> State<F> {
                 Notice::Ended(End::GroupDeleted)
             }
         };
-        self.notice(connection, partition, notice);
+        if !is_leaving {
+            self.notice(connection, partition, notice);
+        }
     }
 
     /// Notes what a connection says of messages that it got of one partition.
@@ -176,7 +183,7 @@ impl<F: Front> State<F> {
         }
     }
 
-    /// A connection ends its part: the owner is told when there is room.
+    /// A connection ends its part in all partitions: their owners are told when there is room.
     pub(crate) fn leave_group(&mut self, connection: ConnectionKey) {
         let Some(connection) = self.connections.get_mut(connection) else { return };
         for key in std::mem::take(&mut connection.link.memberships) {
@@ -254,11 +261,15 @@ impl<F: Front> State<F> {
     pub(crate) fn end_memberships(&mut self, incarnation: Incarnation) {
         let of_topic =
             self.memberships.iter().filter(|(_, membership)| membership.partition.incarnation == incarnation);
-        let keys: Vec<_> =
-            of_topic.map(|(key, membership)| (key, membership.connection, membership.partition.partition)).collect();
-        for (key, connection, partition) in keys {
+        for key in of_topic.map(|(key, _)| key).collect::<Vec<_>>() {
+            // Sessions that are told may leave in other partitions.
+            let Some(membership) = self.memberships.get(key) else { continue };
+            let (connection, partition) = (membership.connection, membership.partition.partition);
+            let is_leaving = membership.is_leaving;
             self.forget_membership(key);
-            self.notice(connection, partition, Notice::Ended(End::TopicDeleted));
+            if !is_leaving {
+                self.notice(connection, partition, Notice::Ended(End::TopicDeleted));
+            }
         }
     }
 }

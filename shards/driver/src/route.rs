@@ -93,6 +93,7 @@ impl<F: Front> State<F> {
                 Action::GiveCredit => self.give_credit(key),
                 Action::TakeBackPulls => self.take_back_pulls(key),
                 Action::Join(join) => self.join(key, join),
+                Action::LeaveGroup => self.leave_group(key),
                 Action::Say(partition, word) => self.note_progress(key, partition, |progress| word.note(progress)),
             }
         }
@@ -158,7 +159,7 @@ impl<F: Front> State<F> {
         }
     }
 
-    fn refuse(&mut self, to: Origin, refusal: Refusal) {
+    pub(crate) fn refuse(&mut self, to: Origin, refusal: Refusal) {
         self.local.push_back(LaneItem::Reply { to, reply: Reply::Refused(refusal) });
     }
 

@@ -89,6 +89,12 @@ impl ResumeToken {
     /// How a token begins; its positions follow.
     pub const START: &str = "1";
 
+    /// Appends one position of a token of one topic to `out`, which begins with [`ResumeToken::START`].
+    pub fn write_position(out: &mut String, position: Position) {
+        let PartitionRef { incarnation, partition } = position.partition;
+        let _ = write!(out, "~{incarnation}.{partition}.{}", position.next);
+    }
+
     /// Appends one position of a token of several topics to `out`, which begins with [`ResumeToken::START`].
     pub fn write_marked(out: &mut String, marked: MarkedPosition) {
         let PartitionRef { incarnation, partition } = marked.position.partition;

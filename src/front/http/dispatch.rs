@@ -23,7 +23,7 @@ use super::session::Session;
 use super::settings::read_change;
 use super::several::SeveralOpening;
 use super::sse::write_head;
-use super::subscribe::{Face, Opening};
+use super::subscribe::{Face, Opening, reads_all_partitions};
 use super::topics::{ListPage, newly_made, read_create};
 use super::ws::{EXTENDED, Socket, write_switch};
 
@@ -165,10 +165,7 @@ impl Session {
             Task::Subscribe(_) | Task::SubscribeSeveral(_) if context.head_only => {
                 self.answer_now(context, io, |context, out| write_head(context, front, out));
             }
-            Task::Subscribe(opening) => {
-                opening.ask(io);
-                self.exchanges.push(context, company, Waiting::Subscribed(opening));
-            }
+            Task::Subscribe(opening) => self.run_one(front, context, opening, io),
             Task::SubscribeSeveral(opening) => self.run_several(front, context, opening, io),
         }
     }
@@ -416,6 +413,9 @@ fn plan_stream(
 ) -> Result<Task, Problem> {
     if !io.has_topic(&topic) {
         return Err(Refusal::topic_not_found(topic.as_str()).into());
+    }
+    if reads_all_partitions(&topic, target, io) {
+        return Ok(Task::SubscribeSeveral(Box::new(SeveralOpening::of_topic(topic, face, head, target, io)?)));
     }
     Ok(Task::Subscribe(Box::new(Opening::read(topic, face, head, target, io)?)))
 }

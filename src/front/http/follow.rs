@@ -2,16 +2,17 @@
 
 use ringmain_driver::{Close, Delivery, End, Io, Notice};
 use ringmain_engine::Assignment;
-use ringmain_model::{Offset, Position, Refusal, TopicName};
+use ringmain_model::{Offset, Refusal, TopicName};
 
 use super::HttpFront;
-use super::exchange::{Company, Waiting};
+use super::exchange::{Company, Exchange, Waiting};
+use super::fetch::Fetch;
 use super::problem::Problem;
 use super::respond::Context;
 use super::session::Session;
-use super::several::{SeveralOpening, Standing};
+use super::several::SeveralOpening;
 use super::sse::{EncodedBatch, Stream};
-use super::subscribe::{Face, Opening};
+use super::subscribe::{Face, Opening, Standing};
 use super::ws::{EXTENDED, Socket, write_switch};
 
 impl Session {
@@ -51,9 +52,9 @@ impl Session {
         let Some(stream) = self.stream() else { return };
         match *notice {
             Notice::Gap { requested, resumed } => stream.tell_gap(subscription, requested, resumed, io),
-            Notice::Moved { next, .. } => stream.tell("moved", &format!(r#"{{"next":{next}}}"#), io),
+            Notice::Moved { next, .. } => stream.move_to(subscription, next, io),
             Notice::Lost { messages, resumed } => {
-                stream.lose(messages, resumed, io);
+                stream.lose(subscription, messages, resumed, io);
             }
             Notice::Ended(end) => {
                 if stream.end(subscription, end_word(end), end == End::TooSlow, io) {
@@ -72,44 +73,52 @@ impl Session {
     /// News of a subscription whose request has not been answered.
     fn on_early_notice(&mut self, front: &mut HttpFront, subscription: u32, notice: Notice, io: &mut Io<'_>) {
         let Some((number, exchange)) = self.exchanges.oldest() else { return };
-        if let Waiting::SubscribedToSeveral(opening) = &mut exchange.waiting {
-            match opening.note(subscription, notice) {
-                Standing::Waits => {}
-                Standing::All => self.open_several(front, io),
-                Standing::Failed(problem) => {
-                    io.unsubscribe_all();
-                    io.hold_batches(false);
-                    self.write_answer(number, io, |context, out| context.write_problem(out, &front.date, &problem));
-                    self.resume(front, io);
-                }
-            }
-            return;
-        }
-        match (&exchange.waiting, notice) {
-            (
-                Waiting::Subscribed(_),
-                notice @ (Notice::Subscribed { partition, high_water } | Notice::Joined { partition, high_water, .. }),
-            ) => {
-                let epoch = if let Notice::Joined { epoch, .. } = notice { epoch } else { 0 };
-                let at = Position { partition, next: high_water.offset() };
-                if let Some(exchange) = self.exchanges.take_oldest()
-                    && let Waiting::Subscribed(opening) = exchange.waiting
-                {
-                    self.answer_with_stream(front, &exchange.context, &opening, (at, epoch), io);
-                }
-            }
-            (Waiting::Page(_), Notice::Gap { .. }) => self.wake_fetch(io),
-            (Waiting::Page(_), Notice::Subscribed { .. }) => {}
-            (waiting @ (Waiting::Subscribed(_) | Waiting::Page(_)), notice) => {
-                let problem = ended_problem(notice, waiting);
+        let standing = match &mut exchange.waiting {
+            Waiting::SubscribedToSeveral(opening) => opening.note(subscription, notice),
+            Waiting::Subscribed(opening) => opening.note(subscription, notice),
+            Waiting::Page(fetch) => match notice {
+                Notice::Gap { .. } => return self.wake_fetch(io),
+                Notice::Subscribed { .. } => return,
+                notice => Standing::Failed(ended_problem(notice, fetch)),
+            },
+            _ => return,
+        };
+        match standing {
+            Standing::Waits => {}
+            Standing::All => self.open_stream(front, io),
+            Standing::Failed(problem) => {
+                // What stands of it already ends.
+                io.unsubscribe_all();
+                io.leave_group();
+                io.hold_batches(false);
                 self.write_answer(number, io, |context, out| context.write_problem(out, &front.date, &problem));
                 self.resume(front, io);
             }
-            _ => {}
         }
     }
 
-    /// Asks for several topics; a WebSocket that names none is there at once.
+    /// All that a request reads stands: from here on the connection is the stream's.
+    fn open_stream(&mut self, front: &mut HttpFront, io: &mut Io<'_>) {
+        let Some(Exchange { context, waiting, .. }) = self.exchanges.take_oldest() else { return };
+        match waiting {
+            Waiting::Subscribed(opening) => self.open_one(front, &context, &opening, io),
+            Waiting::SubscribedToSeveral(opening) => self.open_several(front, &context, &opening, io),
+            _ => {}
+        }
+        self.end_if_client_left(io);
+        self.resume(front, io);
+    }
+
+    /// Asks for one partition, or a group.
+    pub(super) fn run_one(&mut self, front: &mut HttpFront, context: Context, opening: Box<Opening>, io: &mut Io<'_>) {
+        let outcome = opening.ask(io);
+        let number = self.exchanges.push(context, Company::None, Waiting::Subscribed(opening));
+        if let Err(problem) = outcome {
+            self.write_answer(number, io, |context, out| context.write_problem(out, &front.date, &problem));
+        }
+    }
+
+    /// Asks for several partitions or topics; a WebSocket that names none is there at once.
     pub(super) fn run_several(
         &mut self,
         front: &mut HttpFront,
@@ -117,32 +126,28 @@ impl Session {
         opening: Box<SeveralOpening>,
         io: &mut Io<'_>,
     ) {
-        let is_empty = opening.topics.is_empty();
-        opening.ask(io);
-        self.exchanges.push(context, Company::None, Waiting::SubscribedToSeveral(opening));
-        if is_empty {
-            self.open_several(front, io);
+        let is_empty = opening.parts.is_empty();
+        let outcome = opening.ask(io);
+        let number = self.exchanges.push(context, Company::None, Waiting::SubscribedToSeveral(opening));
+        if let Err(problem) = outcome {
+            self.write_answer(number, io, |context, out| context.write_problem(out, &front.date, &problem));
+        } else if is_empty {
+            self.open_stream(front, io);
         }
     }
 
-    /// All topics of a request stand: from here on the connection is the stream's.
-    fn open_several(&mut self, front: &mut HttpFront, io: &mut Io<'_>) {
-        let Some(exchange) = self.exchanges.take_oldest() else { return };
-        let Waiting::SubscribedToSeveral(opening) = exchange.waiting else { return };
-        let context = &exchange.context;
+    fn open_several(&mut self, front: &mut HttpFront, context: &Context, opening: &SeveralOpening, io: &mut Io<'_>) {
         match &opening.face {
             Face::Sse => {
-                let stream = Stream::open_several(&opening, context, front, io);
+                let stream = Stream::open_several(opening, context, front, io);
                 self.take_stream(stream, io);
             }
             Face::WebSocket { accept, protocol } => {
                 write_switch(context, front, accept, *protocol, io.output());
-                let socket = Socket::open_several(&opening, *protocol == Some(EXTENDED), front, io);
+                let socket = Socket::open_several(opening, *protocol == Some(EXTENDED), front, io);
                 self.take_socket(front, socket, io);
             }
         }
-        self.end_if_client_left(io);
-        self.resume(front, io);
     }
 
     fn take_stream(&mut self, mut stream: Stream, io: &mut Io<'_>) {
@@ -167,15 +172,10 @@ impl Session {
         }
     }
 
-    /// Answers the request for a stream that stands at `at`, in the group's `epoch`: from here on the connection is the stream's.
-    fn answer_with_stream(
-        &mut self,
-        front: &mut HttpFront,
-        context: &Context,
-        opening: &Opening,
-        (at, epoch): (Position, u64),
-        io: &mut Io<'_>,
-    ) {
+    fn open_one(&mut self, front: &mut HttpFront, context: &Context, opening: &Opening, io: &mut Io<'_>) {
+        let Some(at) = opening.end() else { return };
+        // Before what the client may have said behind its handshake.
+        opening.give_credit(io);
         match &opening.face {
             Face::Sse => {
                 let stream = Stream::open(opening, at, context, front, io);
@@ -183,12 +183,10 @@ impl Session {
             }
             Face::WebSocket { accept, protocol } => {
                 write_switch(context, front, accept, *protocol, io.output());
-                let socket = Socket::open(opening, *protocol == Some(EXTENDED), epoch, front, io);
+                let socket = Socket::open(opening, *protocol == Some(EXTENDED), front, io);
                 self.take_socket(front, socket, io);
             }
         }
-        self.end_if_client_left(io);
-        self.resume(front, io);
     }
 }
 
@@ -201,15 +199,10 @@ fn end_word(end: End) -> &'static str {
     }
 }
 
-/// What a request is told whose topic is not there any more.
-fn ended_problem(notice: Notice, waiting: &Waiting) -> Problem {
-    let topic = match waiting {
-        Waiting::Subscribed(opening) => opening.topic.as_str(),
-        Waiting::Page(fetch) => fetch.topic.as_str(),
-        _ => "",
-    };
+/// What a fetch is told whose topic is not there any more.
+fn ended_problem(notice: Notice, fetch: &Fetch) -> Problem {
     match notice {
         Notice::Refused(refusal) => refusal.into(),
-        _ => Refusal::topic_not_found(topic).into(),
+        _ => Refusal::topic_not_found(fetch.topic.as_str()).into(),
     }
 }

@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use ringmain_driver::{Delivery, Io};
 use ringmain_engine::{Assignment, RecordBatch};
-use ringmain_model::limit::MEMBER_IN_FLIGHT_MAX;
 use ringmain_model::{Offset, TopicName};
 use ringmain_wire::ws::{Opcode, frame, frame_header, text_frame};
 
@@ -47,28 +46,24 @@ impl Socket {
             return;
         }
         self.spoke_ms = io.now().monotonic_ms;
-        let (format, several) = (self.format, assignment.batch.partition().partition > 0);
+        let (format, partition) = (self.format, assignment.batch.partition());
+        let several = self.member().is_ok_and(|member| member.has_several());
         let (mut out, mut json, mut messages) = (Vec::new(), Vec::new(), 0);
         for (record, attempt) in assigned_records(assignment) {
             match format {
                 Format::Json => {
                     json.clear();
-                    encode_record(&mut json, assignment.batch.partition(), several, topic, &record, attempt);
+                    encode_record(&mut json, partition, several, topic, &record, attempt);
                     text_frame(&mut out, &json);
                 }
                 Format::Raw => frame(&mut out, Opcode::Binary, record.payload, None),
             }
             messages += 1;
             if let Ok(member) = self.member() {
-                member.epoch = assignment.epoch;
-                member.held.insert(record.offset, assignment.epoch);
-                // What a silent member never acknowledges went to others long ago.
-                if member.held.len() > MEMBER_IN_FLIGHT_MAX as usize {
-                    member.held.pop_first();
-                }
+                member.hold(partition.partition, assignment.epoch, record.offset);
             }
         }
-        io.send(Bytes::from(out), 0, messages);
+        io.send(Bytes::from(out), partition.partition, messages);
         self.tell_lost(io);
     }
 }

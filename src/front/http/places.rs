@@ -1,4 +1,4 @@
-//! Events of a stream of several topics, each with an id of its own that says where all stand. On the core of the subscriber.
+//! Events of a stream of several partitions, each with an id of its own that says where all stand. On the core of the subscriber.
 //!
 //! The data behind the id is encoded once, and shared by the core's subscribers.
 
@@ -13,6 +13,7 @@ use ringmain_wire::http::Version;
 use ringmain_wire::sse;
 
 use super::fetch::encode_record;
+use super::notices::Subject;
 use super::several::SeveralOpening;
 use super::sse::{EncodedBatch, raw_event};
 use super::subscribe::Format;
@@ -62,59 +63,84 @@ impl IdlessEvents {
     }
 }
 
-/// A topic of the stream.
+/// A partition of the stream.
 #[derive(Debug)]
 struct Place {
     topic: TopicName,
     at: MarkedPosition,
+    /// Its topic has several partitions.
+    several: bool,
     ended: bool,
 }
 
-/// Where a stream stands in each of its topics; a topic's place in the list is the number of its subscription. That of a
-/// topic which was deleted stays in the ids: should the topic be made again, the client is told.
+/// Where a stream stands in each of its partitions; a partition's place in the list is the number of its subscription. Those of a
+/// topic which was deleted stay in the ids: should the topic be made again, the client is told.
 #[derive(Debug)]
-pub(super) struct Places(Vec<Place>);
+pub(super) struct Places {
+    list: Box<[Place]>,
+    /// All are of the one topic of the route, whose tokens need no marks.
+    of_route: bool,
+}
 
 impl Places {
     pub(super) fn of(opening: &SeveralOpening) -> Self {
-        let places = opening
-            .topics
-            .iter()
-            .filter_map(|wanted| Some(Place { topic: wanted.topic.clone(), at: wanted.begins_at()?, ended: false }));
-        Self(places.collect())
+        let places = opening.parts.iter().filter_map(|wanted| {
+            let (topic, several) = (wanted.topic.clone(), wanted.partitions > 1);
+            Some(Place { topic, at: wanted.begins_at()?, several, ended: false })
+        });
+        Self { list: places.collect(), of_route: opening.of_route }
     }
 
     fn get_mut(&mut self, subscription: u32) -> Option<&mut Place> {
-        self.0.get_mut(usize::try_from(subscription).ok()?)
+        self.list.get_mut(usize::try_from(subscription).ok()?)
     }
 
-    pub(super) fn topic(&mut self, subscription: u32) -> Option<&TopicName> {
-        self.get_mut(subscription).map(|place| &place.topic)
+    /// Of what a notice about that subscription tells.
+    pub(super) fn subject(&self, subscription: u32) -> Subject<'_> {
+        let place = usize::try_from(subscription).ok().and_then(|at| self.list.get(at));
+        place.map_or(Subject::default(), |place| Subject {
+            topic: (!self.of_route).then_some(&place.topic),
+            partition: place.several.then_some(place.at.position.partition.partition),
+        })
     }
 
-    /// The place in all topics as a resume token.
+    /// The place in all partitions as a resume token.
     pub(super) fn token(&self) -> String {
         let mut token = ResumeToken::START.to_owned();
-        self.0.iter().for_each(|place| ResumeToken::write_marked(&mut token, place.at));
+        self.list.iter().for_each(|place| self.write_position(&mut token, place.at));
         token
+    }
+
+    fn write_position(&self, token: &mut String, at: MarkedPosition) {
+        if self.of_route {
+            ResumeToken::write_position(token, at.position);
+        } else {
+            ResumeToken::write_marked(token, at);
+        }
     }
 
     /// Reading goes on at `next` in that topic's present life.
     pub(super) fn move_to(&mut self, subscription: u32, next: Offset, io: &Io<'_>) {
         if let Some(place) = self.get_mut(subscription) {
-            place.at.position.next = next;
-            if let Some(partition) = io.place_of(&place.topic).map(|place| place.partition(0)) {
-                place.at.position.partition = partition;
+            let at = &mut place.at.position;
+            at.next = next;
+            if let Some(partition) = io.place_of(&place.topic).map(|place| place.partition(at.partition.partition)) {
+                at.partition = partition;
             }
         }
     }
 
-    /// A topic is gone; says whether others are left.
-    pub(super) fn end(&mut self, subscription: u32) -> bool {
-        if let Some(place) = self.get_mut(subscription) {
-            place.ended = true;
+    /// A partition is gone, and so is its topic: its other partitions end with it. Nothing when that is known already, else whether
+    /// others are left.
+    pub(super) fn end(&mut self, subscription: u32, io: &mut Io<'_>) -> Option<bool> {
+        let topic = self.get_mut(subscription).filter(|place| !place.ended)?.topic.clone();
+        for (number, place) in (0..).zip(&mut self.list) {
+            if place.topic == topic {
+                place.ended = true;
+                io.unsubscribe(number);
+            }
         }
-        self.0.iter().any(|place| !place.ended)
+        Some(self.list.iter().any(|place| !place.ended))
     }
 
     /// Sends records as far as there is room for them, and says up to where.
@@ -140,12 +166,14 @@ impl Places {
                 &own
             }
         };
-        let Some(at) = usize::try_from(subscription).ok().filter(|at| *at < self.0.len()) else { return batch.end() };
-        let mut marked = self.0[at].at;
+        let Some(at) = usize::try_from(subscription).ok().filter(|at| *at < self.list.len()) else {
+            return batch.end();
+        };
+        let mut marked = self.list[at].at;
         marked.position.partition = batch.partition();
         let (mut before, mut after, mut id) = (ResumeToken::START.to_owned(), String::new(), String::new());
-        self.0[..at].iter().for_each(|place| ResumeToken::write_marked(&mut before, place.at));
-        self.0[at + 1..].iter().for_each(|place| ResumeToken::write_marked(&mut after, place.at));
+        self.list[..at].iter().for_each(|place| self.write_position(&mut before, place.at));
+        self.list[at + 1..].iter().for_each(|place| self.write_position(&mut after, place.at));
         let (mut out, mut messages) = (Vec::new(), 0);
         let skipped = usize::try_from(from.max(events.first).since(events.first)).unwrap_or(usize::MAX);
         for index in skipped..events.ends.len() {
@@ -153,7 +181,7 @@ impl Places {
             marked.position.next = events.first.plus(index as u64 + 1);
             id.clear();
             id.push_str(&before);
-            ResumeToken::write_marked(&mut id, marked);
+            self.write_position(&mut id, marked);
             id.push_str(&after);
             write_id(&mut out, &id, data.len(), version);
             messages += 1;
@@ -174,7 +202,7 @@ impl Places {
         if skipped >= events.ends.len() {
             return batch.end();
         }
-        self.0[at].at = marked;
+        self.list[at].at = marked;
         marked.position.next
     }
 }

@@ -1,21 +1,25 @@
-//! Requests for a stream of several topics: which, where each starts, and waiting until all stand. On the connection's core.
+//! Requests for a stream of several topics, or of all partitions of one: which, where each starts, and waiting until all stand. On the connection's core.
 //!
 //! The answer's head leaves when every subscription stands, so that whatever is published after it will be delivered. Batches of
 //! those that stand first are held until then.
 
-use ringmain_driver::{End, Io, Notice, Protocol, Requested, SlowReader, StartAt, Subscription};
-use ringmain_model::limit::TOPICS_PER_CONNECTION_MAX;
-use ringmain_model::{MarkedPosition, Offset, Position, Refusal, ResumeToken, TopicMark, TopicName};
+use ringmain_driver::{Io, Notice, Requested, SlowReader, StartAt, Subscription};
+use ringmain_model::limit::{SUBSCRIPTIONS_PER_CONNECTION_MAX, TOPICS_PER_CONNECTION_MAX};
+use ringmain_model::{MarkedPosition, Offset, Position, Refusal, TopicMark, TopicName};
 use ringmain_wire::http::{RequestHead, Target};
 
 use super::problem::Problem;
 use super::query::{number, word};
-use super::subscribe::{FORMATS, Face, Format, SLOW_READERS, resume_texts, start_in};
+use super::resume::{Brought, Scope, check_for_several, check_for_topic};
+use super::subscribe::{FORMATS, Face, Format, SLOW_READERS, Standing, check_place};
 
-/// A topic of a stream that is asked for.
+/// A partition of a stream that is asked for.
 #[derive(Debug)]
 pub(super) struct Wanted {
     pub(super) topic: TopicName,
+    partition: u32,
+    /// How many its topic has.
+    pub(super) partitions: u32,
     start: StartAt,
     /// Where it ended when the subscription began to stand.
     end: Option<Position>,
@@ -23,76 +27,94 @@ pub(super) struct Wanted {
     pub(super) gap: Option<(Requested, Offset)>,
 }
 
-/// A stream of several topics that is asked for. A topic's place in the list is the number of its subscription.
+/// A stream that is asked for. A partition's place in the list is the number of its subscription; those of a topic stand together,
+/// in order.
 #[derive(Debug)]
 pub(super) struct SeveralOpening {
-    pub(super) topics: Vec<Wanted>,
+    pub(super) parts: Vec<Wanted>,
+    /// All are of one topic, by its own route.
+    pub(super) of_route: bool,
     pub(super) format: Format,
     pub(super) face: Face,
     pub(super) slow: SlowReader,
 }
 
-/// How the waiting for subscriptions stands.
-#[derive(Debug)]
-pub(super) enum Standing {
-    /// Not all stand.
-    Waits,
-    All,
-    /// One will never stand.
-    Failed(Problem),
-}
-
 impl SeveralOpening {
+    /// Of the topics that the query names.
     pub(super) fn read(face: Face, head: &RequestHead<'_>, target: &Target<'_>, io: &Io<'_>) -> Result<Self, Problem> {
         if target.query_value("group").is_some_and(|group| !group.is_empty()) {
             let sentence =
                 "a group belongs to one topic: subscribe to it at /topics/{name}/subscribe, a connection for each";
             return Err(Problem::parameter(sentence));
         }
+        if target.query_value("partition").is_some() {
+            let sentence = "partition is of one topic: read it alone at /topics/{name}/subscribe?partition=, or leave partition out";
+            return Err(Problem::parameter(sentence));
+        }
         let names = topic_names(target)?;
         if names.is_empty() && face == Face::Sse {
             return Err(Problem::parameter("name the topics of the stream: ?topic=a&topic=b"));
         }
+        let brought = Brought::read(head, target, check_for_several)?;
+        Self::of((face, false), names, &brought, target, io)
+    }
+
+    /// Of all partitions of one topic.
+    pub(super) fn of_topic(
+        topic: TopicName,
+        face: Face,
+        head: &RequestHead<'_>,
+        target: &Target<'_>,
+        io: &Io<'_>,
+    ) -> Result<Self, Problem> {
+        let brought = Brought::read(head, target, |token| check_for_topic(token, &topic, false, io))?;
+        Self::of((face, true), vec![topic], &brought, target, io)
+    }
+
+    fn of(
+        (face, of_route): (Face, bool),
+        names: Vec<TopicName>,
+        brought: &Brought,
+        target: &Target<'_>,
+        io: &Io<'_>,
+    ) -> Result<Self, Problem> {
         let format = word(target, "format", &FORMATS)?.unwrap_or(Format::Json);
         let slow = word(target, "slow", &SLOW_READERS)?.unwrap_or_default();
         let default = number(target, "from_offset")?.map_or(StartAt::Tail, |offset| StartAt::Offset(Offset(offset)));
-        let token = match resume_texts(head, target) {
-            // As on the route of one topic: a browser's header is never refused, a query is.
-            (Some(text), _) => Some(several_token(&text).ok()),
-            (None, Some(text)) => Some(Some(several_token(&text)?)),
-            (None, None) => None,
-        };
-        let mut topics = Vec::with_capacity(names.len());
+        let scope = if of_route { Scope::OneTopic } else { Scope::Several };
+        let mut parts = Vec::with_capacity(names.len());
         for topic in names {
-            if !io.has_topic(&topic) {
-                return Err(Refusal::topic_not_found(topic.as_str()).into());
-            }
-            let start = match &token {
-                None => default,
-                Some(None) => StartAt::Lost,
-                Some(Some(token)) => start_in(token, &topic, io).unwrap_or(default),
-            };
-            topics.push(Wanted { topic, start, end: None, gap: None });
+            let place = io.place_of(&topic).ok_or_else(|| Refusal::topic_not_found(topic.as_str()))?;
+            check_count(parts.len(), &topic, place.partitions)?;
+            parts.extend((0..place.partitions).map(|partition| {
+                let start = brought.start(scope, &topic, place.partition(partition), default);
+                let (topic, partitions) = (topic.clone(), place.partitions);
+                Wanted { topic, partition, partitions, start, end: None, gap: None }
+            }));
         }
-        Ok(Self { topics, format, face, slow })
+        Ok(Self { parts, of_route, format, face, slow })
     }
 
     /// Asks the broker for it.
-    pub(super) fn ask(&self, io: &mut Io<'_>) {
-        let protocol = match self.face {
-            Face::Sse => Protocol::Sse,
-            Face::WebSocket { .. } => Protocol::WebSocket,
-        };
-        io.hold_batches(true);
-        for (number, wanted) in (0..).zip(&self.topics) {
-            let (name, start, slow) = (wanted.topic.clone(), wanted.start, self.slow);
-            io.subscribe(Subscription { number, name, partition: 0, start, protocol, slow });
+    ///
+    /// # Errors
+    /// When a topic has gone since the request was read, or is another.
+    pub(super) fn ask(&self, io: &mut Io<'_>) -> Result<(), Problem> {
+        for wanted in &self.parts {
+            check_place(&wanted.topic, wanted.partitions, io)?;
         }
+        let protocol = self.face.protocol();
+        io.hold_batches(true);
+        for (number, wanted) in (0..).zip(&self.parts) {
+            let (name, partition, start, slow) = (wanted.topic.clone(), wanted.partition, wanted.start, self.slow);
+            io.subscribe(Subscription { number, name, partition, start, protocol, slow });
+        }
+        Ok(())
     }
 
     /// Takes news from before there is a stream.
     pub(super) fn note(&mut self, number: u32, notice: Notice) -> Standing {
-        let Some(wanted) = usize::try_from(number).ok().and_then(|number| self.topics.get_mut(number)) else {
+        let Some(wanted) = usize::try_from(number).ok().and_then(|number| self.parts.get_mut(number)) else {
             return Standing::Waits;
         };
         match notice {
@@ -101,12 +123,18 @@ impl SeveralOpening {
             }
             Notice::Gap { requested, resumed } => wanted.gap = Some((requested, resumed)),
             Notice::Refused(refusal) => return Standing::Failed(refusal.into()),
-            Notice::Ended(End::TopicDeleted | End::GroupDeleted | End::TooSlow) => {
+            Notice::Ended(_) => {
                 return Standing::Failed(Refusal::topic_not_found(wanted.topic.as_str()).into());
             }
             Notice::Joined { .. } | Notice::Moved { .. } | Notice::Lost { .. } => {}
         }
-        if self.topics.iter().all(|wanted| wanted.end.is_some()) { Standing::All } else { Standing::Waits }
+        if self.parts.iter().all(|wanted| wanted.end.is_some()) { Standing::All } else { Standing::Waits }
+    }
+
+    /// Its topics, and how many partitions each has.
+    pub(super) fn topics(&self) -> impl Iterator<Item = (&TopicName, u32)> {
+        let firsts = self.parts.iter().filter(|wanted| wanted.partition == 0);
+        firsts.map(|wanted| (&wanted.topic, wanted.partitions))
     }
 }
 
@@ -127,6 +155,16 @@ impl Wanted {
     }
 }
 
+/// Whether a connection that reads so many partitions may read those of one more topic.
+pub(super) fn check_count(reads: usize, topic: &TopicName, partitions: u32) -> Result<(), Problem> {
+    if reads + partitions as usize > SUBSCRIPTIONS_PER_CONNECTION_MAX {
+        return Err(Problem::parameter(format!(
+            "{topic} has {partitions} partitions beside the {reads} that this connection reads: at most {SUBSCRIPTIONS_PER_CONNECTION_MAX} a connection; open another one"
+        )));
+    }
+    Ok(())
+}
+
 /// The topics of a query, each named once.
 fn topic_names(target: &Target<'_>) -> Result<Vec<TopicName>, Problem> {
     let mut names = Vec::new();
@@ -142,16 +180,4 @@ fn topic_names(target: &Target<'_>) -> Result<Vec<TopicName>, Problem> {
         names.push(name);
     }
     Ok(names)
-}
-
-/// A token that can mean something in a stream of several topics.
-fn several_token(text: &str) -> Result<ResumeToken, Problem> {
-    let refuse = |message: String| Problem::new(400, "invalid_resume_token", message);
-    match ResumeToken::decode(text) {
-        Ok(ResumeToken::LastSeen(_)) => {
-            Err(refuse("an offset does not say of which topic it is: give a resume token of such a stream".to_owned()))
-        }
-        Ok(token) => Ok(token),
-        Err(error) => Err(refuse(error.to_string())),
-    }
 }

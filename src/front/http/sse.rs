@@ -13,18 +13,21 @@ use ringmain_wire::sse;
 use super::HttpFront;
 use super::fetch::encode_record;
 use super::frames::SharedFrames;
+use super::notices::{Losses, Subject, end_json, gap_json, in_partition, moved_json};
 use super::places::{IdlessEvents, Places};
 use super::respond::Context;
 use super::several::SeveralOpening;
-use super::subscribe::{Format, Opening, end_json, gap_json, lost_json};
+use super::subscribe::{Format, Opening};
 
 /// What a stream reads.
 #[derive(Debug)]
 enum Reads {
-    /// One topic, whose events are shared whole, or a group of it.
-    One(PartitionRef),
-    /// Several topics.
+    /// One partition, whose events are shared whole, of a topic that may have several.
+    One { partition: PartitionRef, several: bool },
+    /// Several topics, or several partitions of one.
     Several(Places),
+    /// What a group gives, of a topic that may have several partitions.
+    Group { several: bool },
 }
 
 /// A running stream.
@@ -35,8 +38,7 @@ pub(super) struct Stream {
     version: Version,
     /// When its client comes back after a cut, milliseconds.
     retry_ms: u32,
-    /// What retention took and the client has not been told, because it takes nothing: messages, and where it goes on.
-    lost_untold: Option<(u64, Offset)>,
+    losses: Losses,
     /// When something was last sent, monotonic milliseconds.
     pub(super) spoke_ms: u64,
 }
@@ -64,7 +66,12 @@ pub(crate) struct EncodedBatch {
 impl Stream {
     /// Opens the stream: its head, and first bytes at once.
     pub(super) fn open(opening: &Opening, at: Position, context: &Context, front: &HttpFront, io: &mut Io<'_>) -> Self {
-        let stream = Self::new(Reads::One(at.partition), opening.format, context, front, io);
+        let several = opening.partitions > 1;
+        let reads = match &opening.group {
+            Some(_) => Reads::Group { several },
+            None => Reads::One { partition: at.partition, several },
+        };
+        let stream = Self::new(reads, opening.format, context, front, io);
         // A client that is cut before its first message comes back to where it began.
         let id = opening.begins_at(at).map(|next| {
             let mut id = String::new();
@@ -78,7 +85,7 @@ impl Stream {
         stream
     }
 
-    /// Opens a stream of several topics, whose subscriptions all stand.
+    /// Opens a stream of several partitions, whose subscriptions all stand.
     pub(super) fn open_several(
         opening: &SeveralOpening,
         context: &Context,
@@ -89,7 +96,7 @@ impl Stream {
         let id = places.token();
         let mut stream = Self::new(Reads::Several(places), opening.format, context, front, io);
         stream.begin(Some(&id), context, front, io);
-        for (number, wanted) in (0..).zip(&opening.topics) {
+        for (number, wanted) in (0..).zip(&opening.parts) {
             if let Some((requested, resumed)) = wanted.gap {
                 stream.tell_gap(number, requested, resumed, io);
             }
@@ -105,7 +112,7 @@ impl Stream {
             format,
             version: context.version,
             retry_ms: front.retry_ms(),
-            lost_untold: None,
+            losses: Losses::default(),
             spoke_ms: io.now().monotonic_ms,
         }
     }
@@ -158,12 +165,13 @@ impl Stream {
     pub(super) fn assign(&mut self, topic: &TopicName, assignment: &Assignment, io: &mut Io<'_>) {
         self.spoke_ms = io.now().monotonic_ms;
         let (mut out, mut json) = (Vec::new(), Vec::new());
-        let several = assignment.batch.partition().partition > 0;
+        let partition = assignment.batch.partition();
+        let several = matches!(self.reads, Reads::Group { several: true });
         for (record, attempt) in assigned_records(assignment) {
             match self.format {
                 Format::Json => {
                     json.clear();
-                    encode_record(&mut json, assignment.batch.partition(), several, topic, &record, attempt);
+                    encode_record(&mut json, partition, several, topic, &record, attempt);
                     sse::event(&mut out, None, None, str::from_utf8(&json).unwrap_or_default());
                 }
                 Format::Raw => raw_event(&mut out, None, &record),
@@ -174,40 +182,49 @@ impl Stream {
             Version::Http11 => ringmain_wire::http::encode_chunk(&mut framed, &out),
             Version::Http10 => framed = out,
         }
-        io.send(Bytes::from(framed), 0, u32::try_from(assignment.records.len()).unwrap_or(u32::MAX));
+        let messages = u32::try_from(assignment.records.len()).unwrap_or(u32::MAX);
+        io.send(Bytes::from(framed), partition.partition, messages);
     }
 
     /// Tells that reading goes on elsewhere, and makes that the place to resume.
     pub(super) fn tell_gap(&mut self, subscription: u32, requested: Requested, resumed: Offset, io: &mut Io<'_>) {
         let mut id = String::new();
         let json = match &mut self.reads {
-            Reads::One(partition) => {
+            Reads::One { partition, several } => {
                 ResumeToken::write_one(&mut id, Position { partition: *partition, next: resumed });
-                gap_json(None, requested, resumed)
+                gap_json(in_partition(several.then_some(partition.partition)), requested, resumed)
             }
             Reads::Several(places) => {
                 places.move_to(subscription, resumed, io);
                 id = places.token();
-                gap_json(places.topic(subscription), requested, resumed)
+                gap_json(places.subject(subscription), requested, resumed)
             }
+            Reads::Group { .. } => return,
         };
         let mut event = Vec::new();
         sse::control(&mut event, "gap", Some(&id), json.as_bytes());
         self.say(&event, io);
     }
 
+    /// The partition that a notice of the group names.
+    fn named(&self, partition: u32) -> Option<u32> {
+        matches!(self.reads, Reads::Group { several: true }).then_some(partition)
+    }
+
+    /// The group was made to seek.
+    pub(super) fn move_to(&mut self, partition: u32, next: Offset, io: &mut Io<'_>) {
+        self.tell("moved", &moved_json(self.named(partition), next), io);
+    }
+
     /// Retention took messages of the group: told at once, or with the next sign of life when the client takes nothing now.
-    pub(super) fn lose(&mut self, messages: u64, resumed: Offset, io: &mut Io<'_>) {
-        let before = self.lost_untold.map_or(0, |(sum, _)| sum);
-        self.lost_untold = Some((before + messages, resumed));
+    pub(super) fn lose(&mut self, partition: u32, messages: u64, resumed: Offset, io: &mut Io<'_>) {
+        self.losses.add(self.named(partition), messages, resumed);
         self.tell_lost(io);
     }
 
     fn tell_lost(&mut self, io: &mut Io<'_>) {
-        if io.output_bytes() < SEND_QUEUE_BYTES_MAX
-            && let Some((messages, resumed)) = self.lost_untold.take()
-        {
-            self.tell("lost", &lost_json(messages, resumed), io);
+        if io.output_bytes() < SEND_QUEUE_BYTES_MAX {
+            self.losses.take().for_each(|json| self.tell("lost", &json, io));
         }
     }
 
@@ -219,13 +236,19 @@ impl Stream {
     }
 
     /// Says why there is no more of a subscription. When it was the last, or `all` are over, it ends the stream as HTTP ends one
-    /// and says `true`.
+    /// and says `true`. A topic ends with all its partitions, and is told of once.
     pub(super) fn end(&mut self, subscription: u32, reason: &str, all: bool, io: &mut Io<'_>) -> bool {
         let (json, goes_on) = match &mut self.reads {
-            Reads::One(_) => (format!(r#"{{"reason":"{reason}"}}"#), false),
+            Reads::One { partition, several } => {
+                let too_slow = (*several && all).then_some(partition.partition);
+                (end_json(in_partition(too_slow), reason), false)
+            }
+            Reads::Group { .. } => (end_json(Subject::default(), reason), false),
             Reads::Several(places) => {
-                let json = places.topic(subscription).map(|topic| end_json(topic, reason));
-                (json.unwrap_or_default(), places.end(subscription) && !all)
+                let Some(others_are_left) = places.end(subscription, io) else { return false };
+                let mut subject = places.subject(subscription);
+                subject.partition = subject.partition.filter(|_| all);
+                (end_json(subject, reason), others_are_left && !all)
             }
         };
         self.tell("end", &json, io);

@@ -1,13 +1,14 @@
 //! What a request for a stream asks for, whatever its protocol: where it starts, in which form, in which group. On its core.
 
-use ringmain_driver::{Io, Join, Protocol, Requested, SlowReader, StartAt, Subscription};
+use ringmain_driver::{Io, Join, Notice, Protocol, SlowReader, StartAt, Subscription};
 use ringmain_model::limit::{MEMBER_IN_FLIGHT_DEFAULT, MEMBER_IN_FLIGHT_MAX};
-use ringmain_model::{GroupName, Offset, Position, ResumeToken, TopicMark, TopicName};
+use ringmain_model::{GroupName, Offset, Position, Refusal, TopicName};
 use ringmain_wire::http::{RequestHead, Target};
-use serde_json::{Value, json};
+use smallvec::SmallVec;
 
 use super::problem::Problem;
 use super::query::{number, number_within, word};
+use super::resume::{Brought, Scope, check_for_topic};
 
 /// How a message is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,24 +31,53 @@ pub(super) enum Face {
     },
 }
 
-/// A stream that is asked for.
+impl Face {
+    pub(super) fn protocol(&self) -> Protocol {
+        match self {
+            Face::Sse => Protocol::Sse,
+            Face::WebSocket { .. } => Protocol::WebSocket,
+        }
+    }
+}
+
+/// How the waiting for subscriptions or memberships stands.
+#[derive(Debug)]
+pub(super) enum Standing {
+    /// Not all stand.
+    Waits,
+    All,
+    /// One will never stand.
+    Failed(Problem),
+}
+
+/// A stream that is asked for: of one partition, or of a group in all of them.
 #[derive(Debug)]
 pub(super) struct Opening {
     pub(super) topic: TopicName,
     pub(super) group: Option<GroupName>,
+    /// The partition that is read.
+    partition: u32,
+    /// How many the topic has.
+    pub(super) partitions: u32,
     pub(super) format: Format,
     pub(super) face: Face,
     start: StartAt,
     /// Where a new group starts.
     group_start: Option<Offset>,
     in_flight_max: u32,
+    is_ordered: bool,
     pub(super) slow: SlowReader,
+    /// Where the partition that is read ended when the subscription began to stand, or the first of a group's.
+    end: Option<Position>,
+    /// The group's epochs in the partitions that stand.
+    epochs: SmallVec<[Option<u64>; 1]>,
 }
 
-/// The words of `format=` and `slow=`.
+/// The words of `format=`, `slow=` and `ordered=`.
 pub(super) const FORMATS: [(&str, Format); 2] = [("json", Format::Json), ("raw", Format::Raw)];
 pub(super) const SLOW_READERS: [(&str, SlowReader); 3] =
     [("lag", SlowReader::Lag), ("skip", SlowReader::Skip), ("close", SlowReader::Close)];
+const ORDERS: [(&str, bool); 2] = [("true", true), ("false", false)];
 
 impl Opening {
     pub(super) fn read(
@@ -57,60 +87,119 @@ impl Opening {
         target: &Target<'_>,
         io: &Io<'_>,
     ) -> Result<Self, Problem> {
+        let place = io.place_of(&topic).ok_or_else(|| Refusal::topic_not_found(topic.as_str()))?;
         let group = match target.query_value("group").filter(|group| !group.is_empty()) {
             Some(name) => Some(GroupName::new(&name).map_err(|error| Problem::parameter(error.to_string()))?),
             None => None,
         };
+        let partition = partition_of(target, place.partitions)?;
+        if partition.is_some() && group.is_some() {
+            return Err(Problem::parameter("a member takes part in all partitions of its group: leave partition out"));
+        }
+        let partition = partition.unwrap_or(0);
         let from_offset = number(target, "from_offset")?.map(Offset);
-        // Browsers never come back after a refusal, and send what they last heard, from whomever: an unreadable header is told
-        // as a gap. A query was written by somebody who can mend it.
-        let start = match resume_texts(head, target) {
-            (Some(text), _) => start_of(&text, &topic, io).unwrap_or(StartAt::Lost),
-            (None, Some(text)) => start_of(&text, &topic, io)?,
-            (None, None) => from_offset.map_or(StartAt::Tail, StartAt::Offset),
-        };
+        let brought = Brought::read(head, target, |token| check_for_topic(token, &topic, true, io))?;
+        let default = from_offset.map_or(StartAt::Tail, StartAt::Offset);
+        let start = brought.start(Scope::OneTopic, &topic, place.partition(partition), default);
         let format = word(target, "format", &FORMATS)?.unwrap_or(Format::Json);
         if format == Format::Raw && group.is_some() && matches!(face, Face::WebSocket { .. }) {
             return Err(Problem::parameter("a member of a group needs offsets to acknowledge: leave format=raw out"));
         }
         let in_flight = 1..=u64::from(MEMBER_IN_FLIGHT_MAX);
         let in_flight_max = number_within(target, "max_in_flight", in_flight, u64::from(MEMBER_IN_FLIGHT_DEFAULT))?;
+        let parts = if group.is_some() { place.partitions } else { 1 };
         Ok(Self {
             topic,
             group,
+            partition,
+            partitions: place.partitions,
             format,
             face,
             start,
             group_start: from_offset,
             in_flight_max: u32::try_from(in_flight_max).unwrap_or(MEMBER_IN_FLIGHT_MAX),
+            is_ordered: word(target, "ordered", &ORDERS)?.unwrap_or(false),
             slow: word(target, "slow", &SLOW_READERS)?.unwrap_or_default(),
+            end: None,
+            epochs: (0..parts).map(|_| None).collect(),
         })
     }
 
     /// Asks the broker for it.
-    pub(super) fn ask(&self, io: &mut Io<'_>) {
-        let protocol = match self.face {
-            Face::Sse => Protocol::Sse,
-            Face::WebSocket { .. } => Protocol::WebSocket,
-        };
-        match &self.group {
-            None => io.subscribe(Subscription {
+    ///
+    /// # Errors
+    /// When the topic has gone since the request was read, or is another.
+    pub(super) fn ask(&self, io: &mut Io<'_>) -> Result<(), Problem> {
+        check_place(&self.topic, self.partitions, io)?;
+        let protocol = self.face.protocol();
+        let Some(group) = &self.group else {
+            io.subscribe(Subscription {
                 number: 0,
                 name: self.topic.clone(),
-                partition: 0,
+                partition: self.partition,
                 start: self.start,
                 protocol,
                 slow: self.slow,
-            }),
-            Some(group) => io.join(Join {
-                partition: 0,
-                is_ordered: false,
+            });
+            return Ok(());
+        };
+        // What partitions give before all of them stand would find no stream to go to.
+        let in_flight_max = if self.partitions == 1 { self.in_flight_max } else { 0 };
+        for partition in 0..self.partitions {
+            io.join(Join {
+                partition,
+                is_ordered: self.is_ordered,
                 topic: self.topic.clone(),
                 group: group.clone(),
                 start: self.group_start,
-                in_flight_max: self.in_flight_max,
+                in_flight_max,
                 protocol,
-            }),
+            });
+        }
+        Ok(())
+    }
+
+    /// Takes news from before there is a stream.
+    pub(super) fn note(&mut self, number: u32, notice: Notice) -> Standing {
+        match notice {
+            Notice::Subscribed { partition, high_water } => {
+                self.end = Some(Position { partition, next: high_water.offset() });
+                return Standing::All;
+            }
+            Notice::Joined { partition, epoch, high_water } => {
+                self.end.get_or_insert(Position { partition, next: high_water.offset() });
+                self.note_epoch(number, epoch);
+            }
+            Notice::Moved { epoch, .. } => self.note_epoch(number, epoch),
+            Notice::Refused(refusal) => return Standing::Failed(refusal.into()),
+            Notice::Ended(_) => {
+                return Standing::Failed(Refusal::topic_not_found(self.topic.as_str()).into());
+            }
+            Notice::Gap { .. } | Notice::Lost { .. } => {}
+        }
+        if self.epochs.iter().all(Option::is_some) { Standing::All } else { Standing::Waits }
+    }
+
+    fn note_epoch(&mut self, partition: u32, epoch: u64) {
+        if let Some(place) = usize::try_from(partition).ok().and_then(|partition| self.epochs.get_mut(partition)) {
+            *place = Some(epoch);
+        }
+    }
+
+    /// The group's epochs, by partition, when it stands in all of them.
+    pub(super) fn epochs(&self) -> impl Iterator<Item = u64> {
+        self.epochs.iter().map(|epoch| epoch.unwrap_or_default())
+    }
+
+    /// Where what is read ended when it began to stand.
+    pub(super) fn end(&self) -> Option<Position> {
+        self.end
+    }
+
+    /// Lets a group that stands in several partitions give.
+    pub(super) fn give_credit(&self, io: &mut Io<'_>) {
+        if self.group.is_some() && self.partitions > 1 {
+            hold_at_most(self.in_flight_max, self.partitions, io);
         }
     }
 
@@ -126,61 +215,40 @@ impl Opening {
     }
 }
 
-/// The cursor that a client brings back, by header and by query: the header wins, because after the first reconnect a
-/// browser sends both, and the query is the older one. The names in the query are those that polyfills use.
-pub(super) fn resume_texts(head: &RequestHead<'_>, target: &Target<'_>) -> (Option<String>, Option<String>) {
-    let header = head.headers.get("last-event-id").map(|value| String::from_utf8_lossy(value).into_owned());
-    let names = ["last_event_id", "lastEventId", "evs_last_event_id", "Last-Event-ID"];
-    let query = names.iter().find_map(|name| target.query_value(name)).map(std::borrow::Cow::into_owned);
-    (header.filter(|text| !text.is_empty()), query.filter(|text| !text.is_empty()))
+/// Whether a request for a stream of a topic is for all of its several partitions, without a group.
+pub(super) fn reads_all_partitions(topic: &TopicName, target: &Target<'_>, io: &Io<'_>) -> bool {
+    let has_several = io.place_of(topic).is_some_and(|place| place.partitions > 1);
+    let has_group = target.query_value("group").is_some_and(|group| !group.is_empty());
+    has_several && !has_group && target.query_value("partition").is_none()
 }
 
-/// Where the one topic of a request starts by a token.
-pub(super) fn start_of(text: &str, topic: &TopicName, io: &Io<'_>) -> Result<StartAt, Problem> {
-    let refuse = |message: String| Problem::new(400, "invalid_resume_token", message);
-    let token = ResumeToken::decode(text).map_err(|error| refuse(error.to_string()))?;
-    match &token {
-        ResumeToken::LastSeen(offset) => return Ok(StartAt::Offset(offset.plus(1))),
-        ResumeToken::Positions(positions) if positions.len() == 1 => return Ok(StartAt::Position(positions[0])),
-        ResumeToken::Positions(_) | ResumeToken::Several(_) => {}
+/// The partition that a query names, which a topic of so many has.
+fn partition_of(target: &Target<'_>, partitions: u32) -> Result<Option<u32>, Problem> {
+    match number(target, "partition")? {
+        Some(number) => check_partition(number, partitions).map(Some),
+        None => Ok(None),
     }
-    let sentence = "this resume token is of a stream of several topics, and this is none of them: leave it out";
-    start_in(&token, topic, io).ok_or_else(|| refuse(sentence.to_owned()))
 }
 
-/// Where a token says that a topic goes on, if it has a position in it: one of its present life, or else one of an earlier life.
-pub(super) fn start_in(token: &ResumeToken, topic: &TopicName, io: &Io<'_>) -> Option<StartAt> {
-    let partition = io.place_of(topic).map(|place| place.partition(0));
-    let found = match token {
-        ResumeToken::LastSeen(_) => None,
-        ResumeToken::Positions(positions) => {
-            positions.iter().find(|position| Some(position.partition) == partition).copied()
-        }
-        ResumeToken::Several(marked) => {
-            let own = marked.iter().find(|marked| Some(marked.position.partition) == partition);
-            let earlier = || marked.iter().find(|marked| marked.mark == TopicMark::of(topic));
-            own.or_else(earlier).map(|marked| marked.position)
-        }
-    };
-    found.map(StartAt::Position)
+/// A partition's number, checked against how many there are.
+pub(super) fn check_partition(number: u64, partitions: u32) -> Result<u32, Problem> {
+    u32::try_from(number).ok().filter(|number| *number < partitions).ok_or_else(|| {
+        let sentence = match partitions {
+            1 => format!("there is no partition {number}: the topic has one, 0"),
+            count => format!("there is no partition {number}: the topic has {count}, from 0 to {}", count - 1),
+        };
+        Problem::parameter(sentence)
+    })
 }
 
-/// A gap as both protocols tell it: with its topic where a reader may have several.
-pub(super) fn gap_json(topic: Option<&TopicName>, requested: Requested, resumed: Offset) -> String {
-    let requested = match requested {
-        Requested::Offset(offset) => offset.to_string(),
-        Requested::Unreadable => "null".to_owned(),
-    };
-    let topic = topic.map(|topic| format!(r#""topic":{},"#, Value::from(topic.as_str()))).unwrap_or_default();
-    format!(r#"{{{topic}"requested":{requested},"resumed":{resumed}}}"#)
+/// Whether a topic is still there with so many partitions as when the request was read.
+pub(super) fn check_place(topic: &TopicName, partitions: u32, io: &Io<'_>) -> Result<(), Problem> {
+    let is_it = io.place_of(topic).is_some_and(|place| place.partitions == partitions);
+    if is_it { Ok(()) } else { Err(Refusal::topic_not_found(topic.as_str()).into()) }
 }
 
-/// The end of one of several topics as both protocols tell it.
-pub(super) fn end_json(topic: &TopicName, reason: &str) -> String {
-    json!({ "topic": topic.as_str(), "reason": reason }).to_string()
-}
-
-/// What retention took of a group, as both protocols tell it.
-pub(super) fn lost_json(messages: u64, resumed: Offset) -> String {
-    format!(r#"{{"messages":{messages},"resumed":{resumed}}}"#)
+/// Divides what a member may hold among the partitions: each may give one message at least, unless none may give any.
+pub(super) fn hold_at_most(messages: u32, partitions: u32, io: &mut Io<'_>) {
+    let share = (messages / partitions.max(1)).max(messages.min(1));
+    (0..partitions).for_each(|partition| io.hold_at_most(partition, share));
 }

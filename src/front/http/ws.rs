@@ -1,15 +1,10 @@
 //! WebSocket: a subscriber's frames out, and what it says in: acknowledgements, publishes, pings. On its core.
 
-use std::collections::BTreeMap;
-
 use hashbrown::HashMap;
-use ringmain_driver::{Answer, AnswerWhen, Close, GroupWish, Io, Request, SlowReader};
+use ringmain_driver::{Answer, AnswerWhen, Close, Io, Request, SlowReader};
 use ringmain_engine::Reply;
-use ringmain_model::limit::{
-    ACK_OFFSETS_MAX, BODIES_BYTES_PER_CORE, MEMBER_IN_FLIGHT_MAX, NACK_DELAY_MS_MAX, SEND_QUEUE_BYTES_MAX,
-    SOCKET_REQUESTS_MAX,
-};
-use ringmain_model::{GroupName, Offset, TopicName};
+use ringmain_model::limit::{ACK_OFFSETS_MAX, BODIES_BYTES_PER_CORE, SOCKET_REQUESTS_MAX};
+use ringmain_model::{Offset, PartitionRef, TopicName};
 use ringmain_wire::http::{ResponseBody, ResponseHead, Version, encode_response_head};
 use ringmain_wire::json::timestamp_text;
 use ringmain_wire::ws::{Decoder, Event, Opcode, Role, close_frame, frame, text_frame};
@@ -17,12 +12,13 @@ use serde_json::{Value, json};
 use smallvec::SmallVec;
 
 use super::HttpFront;
+use super::members::{AskedAck, Member};
 use super::problem::Problem;
 use super::publish::message_of_json;
 use super::readings::{Readings, topic_of};
 use super::respond::Context;
 use super::several::SeveralOpening;
-use super::subscribe::{Format, Opening, lost_json};
+use super::subscribe::{Format, Opening};
 use super::upload::BODY_PROGRESS_BYTES;
 
 /// The subprotocol whose clients are told what is not a message.
@@ -30,21 +26,18 @@ pub(super) const EXTENDED: &str = "ringmain.v1";
 /// Heartbeats without a sign of life, from a client that gave some before, after which it counts as gone.
 const SILENT_HEARTBEATS_MAX: u64 = 4;
 
-/// What the group of a member gave it, and it has not acknowledged.
+/// A question to the broker that waits for its answer.
 #[derive(Debug)]
-pub(super) struct Member {
-    group: GroupName,
-    /// The epoch in which each offset was got.
-    pub(super) held: BTreeMap<Offset, u64>,
-    /// The group's epoch, as far as this connection has heard.
-    pub(super) epoch: u64,
-}
-
-/// A question of the client that waits for its answer.
-#[derive(Debug)]
-enum Asked {
-    Publish { topic: TopicName, reference: Value },
-    Ack { word: Value, reference: Value },
+pub(super) enum Asked {
+    Publish {
+        topic: TopicName,
+        /// When the topic has several.
+        partition: Option<u32>,
+        reference: Value,
+    },
+    Ack(Box<AskedAck>),
+    /// Part of the acknowledgement that was asked for by that number.
+    AckPart(u64),
 }
 
 /// What the connection is for.
@@ -70,6 +63,8 @@ pub(super) struct Socket {
     pub(super) closed: bool,
     asked: HashMap<u64, Asked>,
     next_request: u64,
+    /// The partition that takes the next message without a key or id, when a topic has so many.
+    publish_turn: u32,
     /// When something was last sent or heard, monotonic milliseconds.
     pub(super) spoke_ms: u64,
     heard_ms: u64,
@@ -80,8 +75,6 @@ pub(super) struct Socket {
     half_since_ms: u64,
     /// Bytes that came since progress was last noted.
     half_fed: usize,
-    /// What retention took and the client has not been told, because it takes nothing: messages, and where it goes on.
-    lost_untold: Option<(u64, Offset)>,
 }
 
 /// Writes the answer that ends HTTP on the connection.
@@ -109,29 +102,30 @@ pub(super) fn write_switch(
 }
 
 impl Socket {
-    /// A subscriber whose subscription stands; `epoch` is its group's, if it has one.
-    pub(super) fn open(opening: &Opening, extended: bool, epoch: u64, front: &HttpFront, io: &mut Io<'_>) -> Self {
-        let member = opening.group.clone().map(|group| Box::new(Member { group, held: BTreeMap::new(), epoch }));
+    /// A subscriber whose subscription stands, or a member whose group does.
+    pub(super) fn open(opening: &Opening, extended: bool, front: &HttpFront, io: &mut Io<'_>) -> Self {
+        let member = Member::of(opening).map(Box::new);
         // A subscriber may be as slow as it likes: it holds a cursor and not a queue.
         io.limit_write_stall(false);
         let readings = match &member {
-            None => Readings::of(std::iter::once(&opening.topic)),
+            None => Readings::of_one(opening),
             Some(_) => Readings::default(),
         };
         let purpose = Purpose::Subscriber { topic: Some(opening.topic.clone()), member };
-        let socket = Self::new(purpose, opening.format, extended, front.settings.body_bytes_max, io);
+        let socket = Self::new(purpose, opening.format, extended, front, io);
         Self { readings, slow: opening.slow, ..socket }
     }
 
-    /// A subscriber of several topics, whose subscriptions all stand; or of none yet.
+    /// A subscriber of several partitions, whose subscriptions all stand; or of none yet.
     pub(super) fn open_several(opening: &SeveralOpening, extended: bool, front: &HttpFront, io: &mut Io<'_>) -> Self {
         io.limit_write_stall(false);
         io.hold_batches(false);
-        let purpose = Purpose::Subscriber { topic: None, member: None };
-        let socket = Self::new(purpose, opening.format, extended, front.settings.body_bytes_max, io);
-        let readings = Readings::of(opening.topics.iter().map(|wanted| &wanted.topic));
+        let route_topic = opening.topics().next().filter(|_| opening.of_route).map(|(topic, _)| topic.clone());
+        let purpose = Purpose::Subscriber { topic: route_topic, member: None };
+        let socket = Self::new(purpose, opening.format, extended, front, io);
+        let readings = Readings::of(opening.topics());
         let mut socket = Self { readings, slow: opening.slow, ..socket };
-        for (number, wanted) in (0..).zip(&opening.topics) {
+        for (number, wanted) in (0..).zip(&opening.parts) {
             if let Some((requested, resumed)) = wanted.gap {
                 socket.tell_gap(number, requested, resumed, io);
             }
@@ -142,13 +136,15 @@ impl Socket {
     /// A connection that sends back what comes.
     pub(super) fn echo(front: &HttpFront, io: &Io<'_>) -> Self {
         // Suites send up to 16 MiB in a message, whatever the limit on bodies is.
-        Self::new(Purpose::Echo, Format::Raw, false, front.settings.body_bytes_max.max(64 << 20), io)
+        let message_bytes_max = front.settings.body_bytes_max.max(64 << 20);
+        let decoder = Decoder::new(Role::Server, message_bytes_max);
+        Self { decoder, ..Self::new(Purpose::Echo, Format::Raw, false, front, io) }
     }
 
-    fn new(purpose: Purpose, format: Format, extended: bool, message_bytes_max: usize, io: &Io<'_>) -> Self {
+    fn new(purpose: Purpose, format: Format, extended: bool, front: &HttpFront, io: &Io<'_>) -> Self {
         let now_ms = io.now().monotonic_ms;
         Self {
-            decoder: Decoder::new(Role::Server, message_bytes_max),
+            decoder: Decoder::new(Role::Server, front.settings.body_bytes_max),
             purpose,
             readings: Readings::default(),
             format,
@@ -158,13 +154,13 @@ impl Socket {
             asked: HashMap::new(),
             // Numbers of requests before the handshake stay below.
             next_request: 1 << 32,
+            publish_turn: front.opened,
             spoke_ms: now_ms,
             heard_ms: now_ms,
             answers_pings: false,
             half_bytes: 0,
             half_since_ms: now_ms,
             half_fed: 0,
-            lost_untold: None,
         }
     }
 
@@ -258,8 +254,8 @@ impl Socket {
         }
         let outcome = if let Some(word) = frame.remove("ack") {
             self.on_ack(word, &reference, io)
-        } else if let Some(offset) = frame.remove("nack") {
-            self.on_nack(&offset, frame.get("delay_ms"), io)
+        } else if let Some(word) = frame.remove("nack") {
+            self.on_nack(&word, frame.get("delay_ms"), io)
         } else if let Some(publish) = frame.remove("publish") {
             self.on_publish(front, publish, &reference, io)
         } else if let Some(messages) = frame.remove("credit") {
@@ -305,60 +301,12 @@ impl Socket {
         }
     }
 
-    fn on_ack(&mut self, word: Value, reference: &Value, io: &mut Io<'_>) -> Result<(), Problem> {
-        let offsets = offsets(&word)?;
-        let asked = !reference.is_null();
-        let member = self.member()?;
-        let epoch = member.epoch;
-        let mut current = Vec::new();
-        for offset in offsets {
-            // What it got over an earlier connection may count as well, what it got before a seek does not: the owner knows.
-            match member.held.remove(&offset) {
-                Some(got_in) if asked && got_in == epoch => current.push(offset),
-                got_in => io.ack(0, got_in.unwrap_or(epoch), offset),
-            }
-        }
-        if asked {
-            let (group, wish) = (member.group.clone(), GroupWish::Ack { epoch: Some(epoch), offsets: current });
-            if let Some(topic) = self.route_topic() {
-                let what = Request::Group { topic: topic.clone(), partition: 0, group, wish };
-                self.ask(Asked::Ack { word, reference: reference.clone() }, what, io);
-            }
-        }
-        Ok(())
-    }
-
-    fn ask(&mut self, asked: Asked, what: Request, io: &mut Io<'_>) {
+    pub(super) fn ask(&mut self, asked: Asked, what: Request, io: &mut Io<'_>) -> u64 {
         let number = self.next_request;
         self.next_request += 1;
         self.asked.insert(number, asked);
         io.ask(number, what);
-    }
-
-    fn on_nack(&mut self, offset: &Value, delay_ms: Option<&Value>, io: &mut Io<'_>) -> Result<(), Problem> {
-        let delay_ms = delay_ms.map_or(Some(0), Value::as_u64).filter(|delay_ms| *delay_ms <= NACK_DELAY_MS_MAX);
-        let delay_ms = delay_ms
-            .ok_or_else(|| Problem::parameter(format!("delay_ms is a number from 0 to {NACK_DELAY_MS_MAX}")))?;
-        let offsets = offsets(offset)?;
-        let member = self.member()?;
-        for offset in offsets {
-            if let Some(epoch) = member.held.remove(&offset) {
-                io.nack(0, epoch, offset, delay_ms);
-            }
-        }
-        Ok(())
-    }
-
-    fn on_credit(&mut self, messages: &Value, io: &mut Io<'_>) -> Result<(), Problem> {
-        self.member()?;
-        let messages = messages.as_u64().and_then(|messages| u32::try_from(messages).ok());
-        match messages.filter(|messages| *messages <= MEMBER_IN_FLIGHT_MAX) {
-            Some(messages) => {
-                io.hold_at_most(0, messages);
-                Ok(())
-            }
-            None => Err(Problem::parameter(format!("credit is a number from 0 to {MEMBER_IN_FLIGHT_MAX}"))),
-        }
+        number
     }
 
     fn on_publish(
@@ -377,8 +325,14 @@ impl Socket {
             publish.remove("topic");
         }
         let message = message_of_json(publish.to_string().as_bytes(), front.settings.message_bytes_max)?;
-        let what = Request::Publish { name: topic.clone(), partition: 0, message, answer: AnswerWhen::Durable };
-        self.ask(Asked::Publish { topic, reference: reference.clone() }, what, io);
+        let partitions = io.place_of(&topic).map_or(1, |place| place.partitions);
+        let partition = PartitionRef::number_of(&message, partitions).unwrap_or_else(|| {
+            self.publish_turn = self.publish_turn.wrapping_add(1);
+            self.publish_turn % partitions
+        });
+        let what = Request::Publish { name: topic.clone(), partition, message, answer: AnswerWhen::Durable };
+        let partition = (partitions > 1).then_some(partition);
+        self.ask(Asked::Publish { topic, partition, reference: reference.clone() }, what, io);
         Ok(())
     }
 
@@ -391,48 +345,46 @@ impl Socket {
     }
 
     pub(super) fn on_answer(&mut self, number: u64, answer: Answer, io: &mut Io<'_>) {
-        let Some(asked) = self.asked.remove(&number) else { return };
-        io.want_input(self.asked.len() < SOCKET_REQUESTS_MAX);
         let Answer::Reply(reply) = answer else { return };
-        match (asked, reply) {
-            (Asked::Publish { reference, .. } | Asked::Ack { reference, .. }, Reply::Refused(refusal)) => {
+        match (self.asked.remove(&number), reply) {
+            (Some(Asked::Publish { reference, .. }), Reply::Refused(refusal)) => {
                 self.complain(&refusal.into(), reference, io);
             }
-            (Asked::Publish { topic, reference }, Reply::Published { offset, time_us }) if !reference.is_null() => {
+            (Some(Asked::Publish { topic, partition, reference }), Reply::Published { offset, time_us })
+                if !reference.is_null() =>
+            {
                 let timestamp = timestamp_text(time_us);
-                let published = json!({ "offset": offset.0, "topic": topic.as_str(), "timestamp": timestamp });
+                let mut published = json!({ "offset": offset.0, "topic": topic.as_str(), "timestamp": timestamp });
+                if let Some(partition) = partition {
+                    published["partition"] = partition.into();
+                }
                 self.say(&json!({ "published": published, "ref": reference }), io);
             }
-            (Asked::Ack { word, reference }, Reply::Acknowledged(_)) => {
-                self.say(&json!({ "acked": word, "ref": reference }), io);
+            (Some(Asked::Ack(whole)), reply) => self.gather_ack(number, whole, reply, io),
+            (Some(Asked::AckPart(first)), reply) => {
+                if let Some(Asked::Ack(whole)) = self.asked.remove(&first) {
+                    self.gather_ack(first, whole, reply, io);
+                }
             }
             _ => {}
         }
+        io.want_input(self.asked.len() < SOCKET_REQUESTS_MAX);
     }
 
-    /// The group was made to seek: what is held from before does not count any more.
-    pub(super) fn move_to(&mut self, epoch: u64, next: Offset, io: &mut Io<'_>) {
-        if let Ok(member) = self.member() {
-            member.epoch = epoch;
+    /// One of the partitions of an acknowledgement has answered: the client hears of it when all have.
+    fn gather_ack(&mut self, number: u64, mut whole: Box<AskedAck>, reply: Reply, io: &mut Io<'_>) {
+        whole.left -= 1;
+        if let Reply::Refused(refusal) = reply {
+            whole.refusal.get_or_insert(refusal);
         }
-        self.tell("moved", &format!(r#"{{"next":{next}}}"#), io);
-    }
-
-    /// Retention took messages of the group: told at once, or with the next sign of life when the client takes nothing now.
-    pub(super) fn lose(&mut self, messages: u64, resumed: Offset, io: &mut Io<'_>) {
-        if let Ok(member) = self.member() {
-            member.held = member.held.split_off(&resumed);
+        if whole.left > 0 {
+            self.asked.insert(number, Asked::Ack(whole));
+            return;
         }
-        let before = self.lost_untold.map_or(0, |(sum, _)| sum);
-        self.lost_untold = Some((before + messages, resumed));
-        self.tell_lost(io);
-    }
-
-    pub(super) fn tell_lost(&mut self, io: &mut Io<'_>) {
-        if io.output_bytes() < SEND_QUEUE_BYTES_MAX
-            && let Some((messages, resumed)) = self.lost_untold.take()
-        {
-            self.tell("lost", &lost_json(messages, resumed), io);
+        let AskedAck { word, reference, refusal, .. } = *whole;
+        match refusal {
+            Some(refusal) => self.complain(&Problem::from(refusal), reference, io),
+            None => self.say(&json!({ "acked": word, "ref": reference }), io),
         }
     }
 
@@ -456,8 +408,8 @@ impl Socket {
     }
 }
 
-/// The offsets of `7` or `[7,9]`.
-pub(super) fn offsets(word: &Value) -> Result<Vec<Offset>, Problem> {
+/// What `7` or `[7,9]` lists.
+pub(super) fn offset_list(word: &Value) -> Result<&[Value], Problem> {
     let list = match word {
         Value::Array(list) => list.as_slice(),
         one => std::slice::from_ref(one),
@@ -465,6 +417,11 @@ pub(super) fn offsets(word: &Value) -> Result<Vec<Offset>, Problem> {
     if list.len() > ACK_OFFSETS_MAX {
         return Err(Problem::parameter(format!("at most {ACK_OFFSETS_MAX} offsets at a time")));
     }
-    let offsets: Option<Vec<_>> = list.iter().map(|offset| offset.as_u64().map(Offset)).collect();
+    Ok(list)
+}
+
+/// The offsets of `7` or `[7,9]`.
+pub(super) fn offsets(word: &Value) -> Result<Vec<Offset>, Problem> {
+    let offsets: Option<Vec<_>> = offset_list(word)?.iter().map(|offset| offset.as_u64().map(Offset)).collect();
     offsets.ok_or_else(|| Problem::parameter("an offset is a number, several are an array of numbers"))
 }
