@@ -27,6 +27,7 @@ mod stored_directory;
 mod wal_disks;
 mod websocket;
 
+mod acknowledgements_are_counted;
 mod arrays_are_no_objects;
 mod bad_queries;
 mod batches_by_hand;

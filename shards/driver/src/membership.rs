@@ -97,7 +97,7 @@ impl<F: Front> State<F> {
     }
 
     /// A connection's membership in one partition. Sessions join in the order of the partitions, so it is looked for there first.
-    fn membership_of(&mut self, connection: ConnectionKey, partition: u32) -> Option<MembershipKey> {
+    pub(crate) fn membership_of(&mut self, connection: ConnectionKey, partition: u32) -> Option<MembershipKey> {
         let keys = &self.connections.get_mut(connection)?.link.memberships;
         let is_it = |key: &MembershipKey| {
             self.memberships.get(*key).is_some_and(|membership| membership.partition.partition == partition)

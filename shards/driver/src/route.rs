@@ -148,7 +148,10 @@ impl<F: Front> State<F> {
             Request::Group { topic, partition, group, wish: wish @ GroupWish::Pull { .. } } => {
                 self.ask_pull(origin, key, &topic, partition, group, wish)
             }
-            Request::Group { topic, partition, group, wish } => {
+            Request::Group { topic, partition, group, mut wish } => {
+                if let GroupWish::Ack { by, .. } = &mut wish {
+                    *by = self.membership_of(key, partition).map(|membership| self.membership_origin(membership));
+                }
                 self.ask_owner(origin, &topic, partition, |partition| Command::Group { partition, group, action: wish })
             }
             Request::Report => self.ask_reports(origin),

@@ -3,6 +3,8 @@
 use ringmain_model::{GroupName, Offset, PartitionRef};
 use ringmain_wal::RecordBatch;
 
+use crate::command::Origin;
+
 /// Where a new group starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GroupStart {
@@ -63,6 +65,8 @@ pub enum GroupAction {
         epoch: Option<u64>,
         /// The messages.
         offsets: Vec<Offset>,
+        /// The member that says so; without one it is a worker without a stream.
+        by: Option<Origin>,
     },
     /// Give back what a pull got; without an epoch, in the present one.
     Nack {

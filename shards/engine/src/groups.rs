@@ -232,10 +232,12 @@ impl Shard {
                 }
                 Reply::Noted
             }),
-            GroupAction::Ack { epoch, offsets } => match self.ack_by_hand(partition, &name, epoch, &offsets) {
-                Ok(reply) => return self.answer_when_logged(origin, partition, &name, reply),
-                Err(refusal) => Err(refusal),
-            },
+            GroupAction::Ack { epoch, offsets, by } => {
+                match self.ack_by_hand(partition, &name, (epoch, by), &offsets) {
+                    Ok(reply) => return self.answer_when_logged(origin, partition, &name, reply),
+                    Err(refusal) => Err(refusal),
+                }
+            }
             GroupAction::Nack { epoch, offsets, delay_ms } => self.group_mut(partition, &name).map(|group| {
                 let epoch = epoch.unwrap_or(group.epoch());
                 let nacked = |offset: &Offset| group.nack(epoch, *offset, None, now.monotonic_ms, delay_ms);
@@ -249,13 +251,13 @@ impl Shard {
         &mut self,
         partition: PartitionRef,
         name: &GroupName,
-        epoch: Option<u64>,
+        (epoch, by): (Option<u64>, Option<Origin>),
         offsets: &[Offset],
     ) -> Result<Reply, Refusal> {
         self.check_can_log(partition)?;
         let group = self.group_mut(partition, name)?;
         let epoch = epoch.unwrap_or(group.epoch());
-        let new = offsets.iter().filter(|offset| group.ack(epoch, **offset, None)).count();
+        let new = offsets.iter().filter(|offset| group.ack(epoch, **offset, by)).count();
         Ok(Reply::Acknowledged(new as u64))
     }
 

@@ -2,7 +2,7 @@
 
 use ringmain_driver::TopicPlace;
 use ringmain_model::limit::ACK_OFFSETS_MAX;
-use ringmain_model::{Offset, TopicName};
+use ringmain_model::{Incarnation, Offset, TopicName};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -82,13 +82,12 @@ fn ids(word: &Value) -> Result<Vec<&str>, Problem> {
 /// The offsets that ids name, by partition.
 fn offsets_of(ids: &[&str], topic: &TopicName, place: TopicPlace) -> Result<Vec<(u32, Vec<Offset>)>, Problem> {
     let mut by_partition = vec![Vec::new(); place.partitions as usize];
-    let life = place.incarnation.to_string();
     for id in ids {
         let shown = || id.chars().take(80).collect::<String>();
-        let (incarnation, partition, offset) = parts_of(id).ok_or_else(|| {
+        let (incarnation, partition, offset) = parts_of_id(id).ok_or_else(|| {
             Problem::parameter(format!("{:?} is no id of a message: send ids as they came with the messages", shown()))
         })?;
-        if incarnation != life {
+        if incarnation != place.incarnation {
             return Err(Problem::parameter(format!(
                 "the message {:?} is of another topic than {topic}, or of an earlier life of it: nothing is acknowledged; leave it out",
                 shown()
@@ -98,18 +97,22 @@ fn offsets_of(ids: &[&str], topic: &TopicName, place: TopicPlace) -> Result<Vec<
         let of_partition = of_partition.ok_or_else(|| {
             Problem::parameter(format!("{:?} is of no partition: the topic has {}", shown(), place.partitions))
         })?;
-        of_partition.push(Offset(offset));
+        of_partition.push(offset);
     }
     let named = (0..).zip(by_partition).filter(|(_, offsets)| !offsets.is_empty());
     let named: Vec<_> = named.collect();
     Ok(if named.is_empty() { vec![(0, Vec::new())] } else { named })
 }
 
-/// `<incarnation>-<partition>-<offset>`
-fn parts_of(id: &str) -> Option<(&str, u64, u64)> {
+/// The parts of a message's id, `<incarnation>-<partition>-<offset>`.
+pub(super) fn parts_of_id(id: &str) -> Option<(Incarnation, u32, Offset)> {
     let (rest, offset) = id.rsplit_once('-')?;
     let (incarnation, partition) = rest.split_once('-')?;
     let is_hexadecimal = incarnation.len() == 16 && incarnation.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten();
-    is_hexadecimal.then_some((incarnation, number(partition)?, number(offset)?))
+    let are_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_hexadecimal || !are_digits(partition) || !are_digits(offset) {
+        return None;
+    }
+    let incarnation = Incarnation(u64::from_str_radix(incarnation, 16).ok()?);
+    Some((incarnation, partition.parse().ok()?, Offset(offset.parse().ok()?)))
 }

@@ -100,7 +100,7 @@ impl GroupTask {
             GroupVerb::Fetch => return plan_fetch(body, place, now_ms),
             GroupVerb::Ack => {
                 let Acks { offsets, epoch, .. } = Acks::read(body, &self.topic, place)?;
-                let ack = |(partition, offsets)| (partition, GroupWish::Ack { epoch, offsets });
+                let ack = |(partition, offsets)| (partition, GroupWish::Ack { epoch, offsets, by: None });
                 offsets.into_iter().map(ack).collect()
             }
             GroupVerb::Nack => {

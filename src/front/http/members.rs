@@ -8,6 +8,7 @@ use ringmain_model::{GroupName, Incarnation, Offset, Refusal};
 use serde_json::Value;
 use smallvec::SmallVec;
 
+use super::acks::parts_of_id;
 use super::notices::{Losses, moved_json};
 use super::problem::Problem;
 use super::subscribe::{Opening, hold_at_most};
@@ -39,6 +40,8 @@ pub(super) struct AskedAck {
     pub(super) reference: Value,
     /// Answers that have not come.
     pub(super) left: u32,
+    /// Messages that counted.
+    pub(super) count: u64,
     /// What a partition has said against it.
     pub(super) refusal: Option<Refusal>,
 }
@@ -87,7 +90,7 @@ impl Member {
         let mut messages = Vec::new();
         for one in offset_list(word)? {
             let (incarnation, partition, offset) = match one {
-                Value::String(id) => message_id(id).ok_or_else(|| {
+                Value::String(id) => parts_of_id(id).ok_or_else(|| {
                     Problem::parameter(format!("{one} is not the id of a message: give it as the message has it"))
                 })?,
                 one => (self.incarnation, 0, offset_of(one)?),
@@ -115,19 +118,6 @@ fn offset_of(one: &Value) -> Result<Offset, Problem> {
     offset.ok_or_else(|| Problem::parameter("an offset is a number, several are an array of numbers"))
 }
 
-/// The parts of a message's id, `<incarnation>-<partition>-<offset>`.
-fn message_id(id: &str) -> Option<(Incarnation, u32, Offset)> {
-    let mut parts = id.split('-');
-    let (incarnation, partition, offset) = (parts.next()?, parts.next()?, parts.next()?);
-    let are_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let is_incarnation = incarnation.len() == 16 && incarnation.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if parts.next().is_some() || !is_incarnation || !are_digits(partition) || !are_digits(offset) {
-        return None;
-    }
-    let incarnation = Incarnation(u64::from_str_radix(incarnation, 16).ok()?);
-    Some((incarnation, partition.parse().ok()?, Offset(offset.parse().ok()?)))
-}
-
 impl Socket {
     pub(super) fn on_ack(&mut self, word: Value, reference: &Value, io: &mut Io<'_>) -> Result<(), Problem> {
         let asked = !reference.is_null();
@@ -148,9 +138,8 @@ impl Socket {
                 current.push((partition, epoch, Vec::new()));
                 current.len() - 1
             });
-            match got_in {
-                Some(got_in) if got_in == epoch => current[at].2.push(offset),
-                got_in => io.ack(partition, got_in.unwrap_or(epoch), offset),
+            if got_in.is_none_or(|got_in| got_in == epoch) {
+                current[at].2.push(offset);
             }
         }
         if asked {
@@ -174,9 +163,9 @@ impl Socket {
         let Ok(group) = self.member().map(|member| member.group.clone()) else { return };
         let left = u32::try_from(current.len()).unwrap_or(u32::MAX);
         let mut first = None;
-        let mut whole = Some(AskedAck { word, reference: reference.clone(), left, refusal: None });
+        let mut whole = Some(AskedAck { word, reference: reference.clone(), left, count: 0, refusal: None });
         for (partition, epoch, offsets) in current {
-            let wish = GroupWish::Ack { epoch: Some(epoch), offsets };
+            let wish = GroupWish::Ack { epoch: Some(epoch), offsets, by: None };
             let what = Request::Group { topic: topic.clone(), partition, group: group.clone(), wish };
             let asked = match (first, whole.take()) {
                 (Some(first), _) => Asked::AckPart(first),

@@ -373,18 +373,22 @@ impl Socket {
 
     /// One of the partitions of an acknowledgement has answered: the client hears of it when all have.
     fn gather_ack(&mut self, number: u64, mut whole: Box<AskedAck>, reply: Reply, io: &mut Io<'_>) {
-        whole.left -= 1;
-        if let Reply::Refused(refusal) = reply {
-            whole.refusal.get_or_insert(refusal);
+        whole.left = whole.left.saturating_sub(1);
+        match reply {
+            Reply::Acknowledged(count) => whole.count += count,
+            Reply::Refused(refusal) => {
+                whole.refusal.get_or_insert(refusal);
+            }
+            _ => {}
         }
         if whole.left > 0 {
             self.asked.insert(number, Asked::Ack(whole));
             return;
         }
-        let AskedAck { word, reference, refusal, .. } = *whole;
+        let AskedAck { word, reference, count, refusal, .. } = *whole;
         match refusal {
             Some(refusal) => self.complain(&Problem::from(refusal), reference, io),
-            None => self.say(&json!({ "acked": word, "ref": reference }), io),
+            None => self.say(&json!({ "acked": word, "count": count, "ref": reference }), io),
         }
     }
 

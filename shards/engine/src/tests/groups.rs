@@ -260,7 +260,7 @@ impl Model {
             }
             Step::AckPulled(nth) => {
                 let Some((epoch, offset)) = self.pulled.iter().rev().nth(nth).copied() else { return };
-                let action = GroupAction::Ack { epoch: Some(epoch), offsets: vec![Offset(offset)] };
+                let action = GroupAction::Ack { epoch: Some(epoch), offsets: vec![Offset(offset)], by: None };
                 self.ask(51, Command::Group { partition: PARTITION, group: name(), action });
                 self.model_ack(epoch, offset);
             }

@@ -106,6 +106,7 @@ impl World {
         let action = GroupAction::Ack {
             epoch: names_epoch.then_some(ack.epoch),
             offsets: ack.offsets.iter().copied().map(Offset).collect(),
+            by: None,
         };
         let command = Command::Group { partition: partition_of(life), group: group.clone(), action };
         self.ask_life(life, command, Asked::Ack { life, group: group.clone(), ack })
