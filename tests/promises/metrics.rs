@@ -201,23 +201,47 @@ fn a_deleted_topic_leaves_no_series_behind() {
 }
 
 #[test]
-fn scrapes_are_served_in_the_form_that_was_asked_for() {
+fn every_scraper_gets_the_text_that_does_not_prefer_what_we_have() {
     let broker = Broker::start();
     let accepts = [
         "text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
         "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.4,*/*;q=0.1",
-        "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.7,*/*;q=0.1",
         "application/json",
         "*/*",
     ];
     for accept in accepts {
         let answer = broker.request("GET", "/metrics", &[("Accept", accept)], b"").expect(200);
         let kind = answer.header("content-type").expect("a type").to_owned();
-        if kind.starts_with("application/openmetrics-text") {
-            assert!(answer.text().ends_with("# EOF\n"));
-        } else {
-            assert!(kind.starts_with("text/plain"), "{accept}: {kind}");
-            Exposition::parse(&answer.text());
-        }
+        assert!(kind.starts_with("text/plain"), "{accept}: {kind}");
+        Exposition::parse(&answer.text());
     }
+}
+
+#[test]
+fn a_scraper_that_prefers_protocol_buffers_gets_them() {
+    let broker = Broker::start();
+    broker.create_topic("t");
+    let accept = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited,*/*;q=0.1";
+    let answer = broker.request("GET", "/metrics", &[("Accept", accept)], b"").expect(200);
+    let kind = answer.header("content-type").unwrap();
+    assert!(kind.starts_with("application/vnd.google.protobuf") && kind.contains("encoding=delimited"), "{kind}");
+    // Families one behind the other, each behind its length; a family begins with its name, field 1.
+    let (mut rest, mut names) = (&answer.body[..], HashSet::new());
+    while !rest.is_empty() {
+        let (mut length, mut shift) = (0_usize, 0);
+        loop {
+            let byte = rest[0];
+            rest = &rest[1..];
+            length |= usize::from(byte & 0x7f) << shift;
+            shift += 7;
+            if byte < 0x80 {
+                break;
+            }
+        }
+        let (family, others) = rest.split_at(length);
+        assert_eq!(family[0], 0x0a);
+        names.insert(String::from_utf8(family[2..2 + usize::from(family[1])].to_vec()).unwrap());
+        rest = others;
+    }
+    assert!(names.contains("streamq_topic_message_count") && names.len() > 10, "{names:?}");
 }

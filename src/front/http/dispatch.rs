@@ -14,6 +14,7 @@ use super::exchange::{Company, Spread, Task, Waiting};
 use super::fetch::Fetch;
 use super::gather::{Gather, Gathered, Part};
 use super::group_requests::{GroupTask, GroupVerb};
+use super::metrics::Exposition;
 use super::openapi::write_openapi;
 use super::problem::Problem;
 use super::publish::PublishTask;
@@ -81,7 +82,7 @@ impl HttpFront {
             (Place::GroupVerb(topic, group, verb), _) => Ok(Task::Group(GroupTask { topic, group, verb })),
             (Place::Health, _) => Ok(Task::Health),
             (Place::Ready, _) => Ok(Task::Ready),
-            (Place::Metrics, _) => Ok(Task::Metrics),
+            (Place::Metrics, _) => Ok(Task::Metrics(Exposition::wanted(head))),
             (Place::OpenApi, _) => Ok(Task::OpenApi),
             (Place::Server, _) => Ok(Task::Options { allow: CORS_METHODS, preflight: None }),
         }
@@ -140,7 +141,9 @@ impl Session {
             Task::Delete(name) => self.ask(context, company, Waiting::Deleted, Request::Delete { name }, io),
             Task::Stat(spread) => self.ask_stats(context, company, &spread, io),
             Task::List(page) => self.ask(context, company, Waiting::Listed(page, Vec::new()), Request::Report, io),
-            Task::Metrics => self.ask(context, company, Waiting::Measured(Vec::new()), Request::Report, io),
+            Task::Metrics(exposition) => {
+                self.ask(context, company, Waiting::Measured(exposition, Vec::new()), Request::Report, io);
+            }
             Task::Publish(publish) => self.run_publish(front, context, publish, body, io),
             Task::Fetch(mut fetch) => match fetch.locate(io) {
                 Ok(()) => {
@@ -299,7 +302,7 @@ impl Session {
         let Some(exchange) = self.exchanges.get_mut(number) else { return };
         let cores = usize::from(io.cores());
         match &mut exchange.waiting {
-            Waiting::Listed(_, reports) | Waiting::Measured(reports) => {
+            Waiting::Listed(_, reports) | Waiting::Measured(_, reports) => {
                 reports.push(report);
                 if reports.len() < cores {
                     return;
@@ -311,8 +314,8 @@ impl Session {
             Waiting::Listed(page, reports) => {
                 self.write_answer(number, io, |context, out| front.write_list(context, out, &page, &reports));
             }
-            Waiting::Measured(reports) => {
-                self.write_answer(number, io, |context, out| front.write_metrics(context, out, &reports));
+            Waiting::Measured(exposition, reports) => {
+                self.write_answer(number, io, |context, out| front.write_metrics(context, out, exposition, &reports));
             }
             _ => {}
         }

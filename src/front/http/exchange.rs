@@ -9,6 +9,7 @@ use super::HttpFront;
 use super::fetch::Fetch;
 use super::gather::Gather;
 use super::group_requests::{GroupTask, GroupWait};
+use super::metrics::Exposition;
 use super::problem::Problem;
 use super::publish::PublishTask;
 use super::published::Divided;
@@ -35,7 +36,7 @@ pub(super) enum Task {
     Change(TopicName),
     Stat(Spread),
     List(ListPage),
-    Metrics,
+    Metrics(Exposition),
     Publish(PublishTask),
     Fetch(Box<Fetch>),
     Subscribe(Box<Opening>),
@@ -77,7 +78,7 @@ impl Task {
             Task::Stat(spread) | Task::Groups(spread) if spread.partitions > 1 => Company::None,
             Task::Stat(_) | Task::Groups(_) => Company::Readers,
             // Answers that may be large come one at a time.
-            Task::List(_) | Task::Metrics | Task::OpenApi => Company::None,
+            Task::List(_) | Task::Metrics(_) | Task::OpenApi => Company::None,
             Task::Fetch(_) | Task::Subscribe(_) | Task::SubscribeSeveral(_) | Task::Echo(_) => Company::None,
             Task::Create | Task::Delete(_) | Task::Change(_) | Task::Group(_) => Company::None,
         }
@@ -96,7 +97,7 @@ pub(super) enum Waiting {
     Stats(Gather),
     /// One report of each core.
     Listed(ListPage, Vec<CoreReport>),
-    Measured(Vec<CoreReport>),
+    Measured(Exposition, Vec<CoreReport>),
     /// The topic, and whether it has several partitions.
     Published(TopicName, bool),
     Divided(Box<Divided>),

@@ -1,35 +1,40 @@
 //! Metrics: the cores' reports summed at each scrape into families of a registry of its own, encoded by the prometheus crate.
 
+mod exposition;
 mod storage;
 
+use prometheus::Registry;
 use prometheus::core::{Collector, Desc};
 use prometheus::process_collector::ProcessCollector;
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
-use prometheus::{Encoder, Registry, TextEncoder};
 use ringmain_driver::{CoreCounters, CoreReport, TopicOnCore};
 use ringmain_engine::TopicStats;
 
+pub(super) use self::exposition::Exposition;
 use self::storage::storage_families;
 use super::HttpFront;
 use super::problem::Problem;
 use super::respond::{Context, Response};
 use super::whole::{WholeGroup, WholeTopic};
 
-/// The text format, which every scraper takes.
-pub(super) const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-
 impl HttpFront {
-    /// Writes all metrics in the text format, which every scraper takes.
-    pub(super) fn write_metrics(&mut self, context: &Context, out: &mut Vec<u8>, reports: &[CoreReport]) {
+    /// Writes all metrics in the format that was asked for.
+    pub(super) fn write_metrics(
+        &mut self,
+        context: &Context,
+        out: &mut Vec<u8>,
+        exposition: Exposition,
+        reports: &[CoreReport],
+    ) {
         self.body.clear();
-        let encoded =
-            registry(reports).and_then(|registry| TextEncoder::new().encode(&registry.gather(), &mut self.body));
+        let encoded = registry(reports).and_then(|registry| exposition.encode(&registry.gather(), &mut self.body));
         if let Err(error) = encoded {
             let problem = Problem::new(500, "internal", format!("the metrics cannot be encoded: {error}"));
             context.write_problem(out, &self.date, &problem);
             return;
         }
-        let response = Response { status: 200, content_type: Some(METRICS_TYPE), headers: &[], body: &self.body };
+        let content_type = Some(exposition.content_type());
+        let response = Response { status: 200, content_type, headers: &[("Vary", "Accept")], body: &self.body };
         context.write(out, &self.date, &response);
         self.body.shrink_to(super::topics::CREATE_BYTES_MAX);
     }

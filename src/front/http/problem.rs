@@ -1,6 +1,6 @@
 //! What an HTTP client is told when something is refused: the one place where refusals become statuses. On any core.
 
-use ringmain_model::{NameError, Refusal, RefusalKind};
+use ringmain_model::{GroupNameError, NameError, Refusal, RefusalKind};
 use ringmain_wire::http::Refusal as WireRefusal;
 
 /// A refusal as HTTP tells it.
@@ -69,6 +69,12 @@ impl From<Refusal> for Problem {
             retry_after: refusal.retry_after.map(|after| after.as_secs().max(1)),
             allow: None,
         }
+    }
+}
+
+impl From<GroupNameError> for Problem {
+    fn from(error: GroupNameError) -> Self {
+        Self::new(400, RefusalKind::InvalidName.code(), error.to_string())
     }
 }
 

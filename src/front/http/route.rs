@@ -11,7 +11,7 @@ const GROUP_VERBS: [(&str, GroupVerb); 4] =
     [("seek", GroupVerb::Seek), ("fetch", GroupVerb::Fetch), ("ack", GroupVerb::Ack), ("nack", GroupVerb::Nack)];
 
 fn group_name(text: &str) -> Result<GroupName, Problem> {
-    GroupName::new(text).map_err(|error| Problem::new(400, "invalid_name", error.to_string()))
+    Ok(GroupName::new(text)?)
 }
 
 /// What a request addresses.

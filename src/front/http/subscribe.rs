@@ -89,7 +89,7 @@ impl Opening {
     ) -> Result<Self, Problem> {
         let place = io.place_of(&topic).ok_or_else(|| Refusal::topic_not_found(topic.as_str()))?;
         let group = match target.query_value("group").filter(|group| !group.is_empty()) {
-            Some(name) => Some(GroupName::new(&name).map_err(|error| Problem::parameter(error.to_string()))?),
+            Some(name) => Some(GroupName::new(&name)?),
             None => None,
         };
         let partition = partition_of(target, place.partitions)?;
