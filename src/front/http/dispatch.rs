@@ -140,7 +140,9 @@ impl Session {
             },
             Task::Delete(name) => self.ask(context, company, Waiting::Deleted, Request::Delete { name }, io),
             Task::Stat(spread) => self.ask_stats(context, company, &spread, io),
-            Task::List(page) => self.ask(context, company, Waiting::Listed(page, Vec::new()), Request::Report, io),
+            Task::List(page) => {
+                self.ask(context, company, Waiting::Listed(Box::new(page), Vec::new()), Request::Report, io);
+            }
             Task::Metrics(exposition) => {
                 self.ask(context, company, Waiting::Measured(exposition, Vec::new()), Request::Report, io);
             }
@@ -157,7 +159,7 @@ impl Session {
                 let question = |partition| (partition, Request::Groups { topic: topic.clone(), partition });
                 let questions = (0..partitions).map(question).collect();
                 let number = self.exchanges.push(context, company, Waiting::Nothing);
-                self.wait_for(number, Waiting::Groups(topic, Gather::ask(number, questions, io)));
+                self.wait_for(number, Waiting::Groups(topic, Box::new(Gather::ask(number, questions, io))));
             }
             Task::Group(task) => self.run_group(front, context, task, &body, io),
             Task::Echo(accept) => {
@@ -181,7 +183,7 @@ impl Session {
     /// Asks how all partitions of a topic stand.
     fn ask_stats(&mut self, context: Context, company: Company, spread: &Spread, io: &mut Io<'_>) {
         let number = self.exchanges.push(context, company, Waiting::Nothing);
-        self.wait_for(number, Waiting::Stats(ask_each_stat(number, spread, io)));
+        self.wait_for(number, Waiting::Stats(Box::new(ask_each_stat(number, spread, io))));
     }
 
     fn answer_now(&mut self, context: Context, io: &mut Io<'_>, write: impl FnOnce(&Context, &mut Vec<u8>)) {
@@ -225,8 +227,8 @@ impl Session {
             Answer::Report(report) => self.on_report(front, number, *report, io),
             Answer::Reply(reply) => match (std::mem::replace(&mut exchange.waiting, Waiting::Nothing), reply) {
                 (Waiting::Nothing, _) => return,
-                (Waiting::Stats(gather), reply) => self.on_stats(front, part, gather, reply, io),
-                (Waiting::Groups(topic, gather), reply) => self.on_groups(front, part, (topic, gather), reply, io),
+                (Waiting::Stats(gather), reply) => self.on_stats(front, part, *gather, reply, io),
+                (Waiting::Groups(topic, gather), reply) => self.on_groups(front, part, (topic, *gather), reply, io),
                 (Waiting::Group(wait), reply) => self.on_group_reply(front, part, wait, reply, io),
                 (Waiting::Divided(divided), reply) => self.on_part_published(front, part, divided, reply, io),
                 (_, Reply::Refused(refusal)) => self.write_refusal(front, number, refusal, io),
@@ -240,7 +242,7 @@ impl Session {
                 (Waiting::Changed(topic), Reply::Stats(stats)) => {
                     if stats.partitions > 1 {
                         let spread = Spread { topic, partitions: stats.partitions };
-                        exchange.waiting = Waiting::Stats(ask_each_stat(number, &spread, io));
+                        exchange.waiting = Waiting::Stats(Box::new(ask_each_stat(number, &spread, io)));
                     } else {
                         self.write_answer(number, io, |context, out| front.write_stats(context, out, 200, &[*stats]));
                     }
@@ -262,7 +264,7 @@ impl Session {
         let number = part.number;
         match gather.take(part.partition, reply, io) {
             Gathered::Refused(refusal) => self.write_refusal(front, number, refusal, io),
-            Gathered::Some(gather) => self.wait_for(number, Waiting::Stats(gather)),
+            Gathered::Some(gather) => self.wait_for(number, Waiting::Stats(Box::new(gather))),
             Gathered::All(replies) => {
                 let stats = |(_, reply)| if let Reply::Stats(stats) = reply { Some(*stats) } else { None };
                 let parts: Vec<_> = replies.into_iter().filter_map(stats).collect();
@@ -282,7 +284,7 @@ impl Session {
         let number = part.number;
         match gather.take(part.partition, reply, io) {
             Gathered::Refused(refusal) => self.write_refusal(front, number, refusal, io),
-            Gathered::Some(gather) => self.wait_for(number, Waiting::Groups(topic, gather)),
+            Gathered::Some(gather) => self.wait_for(number, Waiting::Groups(topic, Box::new(gather))),
             Gathered::All(replies) => {
                 let groups =
                     |(part, reply)| if let Reply::Groups(groups) = reply { Some((part, groups)) } else { None };

@@ -85,7 +85,7 @@ impl Task {
     }
 }
 
-/// What a request waits for.
+/// What a request waits for. A connection may have many of them: what is large is boxed.
 #[derive(Debug)]
 pub(super) enum Waiting {
     /// Nothing: its answer stands ready behind others.
@@ -94,9 +94,9 @@ pub(super) enum Waiting {
     Deleted,
     /// Settings were changed: how all partitions stand now is asked next.
     Changed(TopicName),
-    Stats(Gather),
+    Stats(Box<Gather>),
     /// One report of each core.
-    Listed(ListPage, Vec<CoreReport>),
+    Listed(Box<ListPage>, Vec<CoreReport>),
     Measured(Exposition, Vec<CoreReport>),
     /// The topic, and whether it has several partitions.
     Published(TopicName, bool),
@@ -104,7 +104,7 @@ pub(super) enum Waiting {
     Page(Box<Fetch>),
     Subscribed(Box<Opening>),
     SubscribedToSeveral(Box<SeveralOpening>),
-    Groups(TopicName, Gather),
+    Groups(TopicName, Box<Gather>),
     Group(Box<GroupWait>),
 }
 

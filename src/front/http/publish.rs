@@ -27,7 +27,7 @@ enum Form {
     /// The body is the payload.
     Raw,
     /// Many of them.
-    Batch(Batch),
+    Batch(Box<Batch>),
 }
 
 /// When a publish is answered.
@@ -68,8 +68,8 @@ impl PublishTask {
         let content_type = head.headers.text("content-type").map_or(Cow::Borrowed(""), media_type);
         let form = match &*content_type {
             "application/json" => Form::Json,
-            "application/x-ndjson" => Form::Batch(Batch::of_lines(settings)),
-            "application/vnd.ringmain.batch" => Form::Batch(Batch::of_payloads(head.framing, settings)),
+            "application/x-ndjson" => Form::Batch(Box::new(Batch::of_lines(settings))),
+            "application/vnd.ringmain.batch" => Form::Batch(Box::new(Batch::of_payloads(head.framing, settings))),
             _ => Form::Raw,
         };
         let is_batch = matches!(form, Form::Batch(_));
@@ -77,9 +77,7 @@ impl PublishTask {
         let words = [("durable", Ack::Stored), ("memory", Ack::Memory), ("none", Ack::None)];
         let ack = word(target, "ack", &words)?.unwrap_or(Ack::Stored);
         // Said before the body is read, so that a client that asks first need not send it.
-        if !io.has_topic(&topic) {
-            return Err(Refusal::topic_not_found(topic.as_str()).into());
-        }
+        let place = io.place_of(&topic).ok_or_else(|| Refusal::topic_not_found(topic.as_str()))?;
         let (mut key, mut headers) = (None, Vec::new());
         if matches!(form, Form::Raw) {
             key = head.headers.get("x-key").map(Bytes::copy_from_slice);
@@ -91,10 +89,9 @@ impl PublishTask {
             }
         }
         let is_small = matches!(head.framing, Framing::Length(length) if length <= BATCH_BYTES_MAX as u64);
-        let place = io.place_of(&topic);
         let placing = Placing {
-            partitions: place.map_or(1, |place| place.partitions),
-            named: named(number(target, "partition")?, place)?,
+            partitions: place.partitions,
+            named: named(number(target, "partition")?, Some(place))?,
             is_divided: word(target, "atomic", &[("true", false), ("false", true)])?.unwrap_or(false),
         };
         Ok(Self { topic, ack, form, is_large: is_batch && !is_small, placing, id, key, headers })

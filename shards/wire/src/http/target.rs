@@ -68,6 +68,10 @@ impl<'t> Target<'t> {
     /// The first value with this name.
     #[must_use]
     pub fn query_value(&self, name: &str) -> Option<Cow<'t, str>> {
+        // Most targets have none, and are asked for several names.
+        if self.query.is_empty() {
+            return None;
+        }
         self.query().find(|(found, _)| found == name).map(|(_, value)| value)
     }
 
