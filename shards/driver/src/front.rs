@@ -234,6 +234,8 @@ pub struct Subscription {
     pub start: StartAt,
     /// Through which protocol.
     pub protocol: Protocol,
+    /// Whether it counts as a subscriber: of the partitions of a topic that a connection reads, one does.
+    pub counts: bool,
     /// What happens to it when it falls behind.
     pub slow: SlowReader,
 }

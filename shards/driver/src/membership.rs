@@ -42,6 +42,11 @@ impl Membership {
     pub(crate) fn is_in_first(&self) -> bool {
         self.partition.partition == 0
     }
+
+    /// The life of its topic.
+    pub(crate) fn incarnation(&self) -> Incarnation {
+        self.partition.incarnation
+    }
 }
 
 impl<F: Front> State<F> {

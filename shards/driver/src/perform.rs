@@ -1,16 +1,24 @@
 //! Carries out what shards decided and what cores say to each other, on the core that receives it.
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use ringmain_engine::{Command, Effect, Event, Origin, Reply};
-use ringmain_model::{CoreId, ShardId, TopicName};
+use ringmain_model::{CoreId, Incarnation, ShardId};
 
 use crate::connection::ConnectionKey;
 use crate::core::State;
-use crate::front::{Answer, Front, Protocol};
+use crate::front::{Answer, Front};
 use crate::lane::LaneItem;
 use crate::report::{CoreReport, ShardStorage, TopicOnCore};
 use crate::route::{AskerKind, WAITING_BIT};
 use crate::storage::tell_news;
+
+/// What this core's windows and memberships of a topic come to.
+#[derive(Clone, Copy, Default)]
+struct TopicSums {
+    delivered: [u64; 2],
+    dropped: u64,
+    subscribers: [u64; 2],
+}
 
 impl<F: Front> State<F> {
     /// Performs the effects that the shard at `index` of this core left.
@@ -144,30 +152,28 @@ impl<F: Front> State<F> {
                 }
             }
         }
-        let mut members: HashMap<&TopicName, [u64; 2]> = HashMap::new();
+        let mut sums: HashMap<Incarnation, TopicSums> = HashMap::new();
         // A member is one in all partitions.
         for membership in self.memberships.values().filter(|membership| membership.is_in_first()) {
-            members.entry(&membership.topic).or_default()[membership.protocol.index()] += 1;
+            sums.entry(membership.incarnation()).or_default().subscribers[membership.protocol.index()] += 1;
+        }
+        for window in self.windows.values() {
+            let sum = sums.entry(window.partition.incarnation).or_default();
+            for at in 0..2 {
+                sum.delivered[at] += window.delivered[at];
+                sum.subscribers[at] += u64::from(window.subscribers[at]);
+            }
+            sum.dropped += window.dropped;
         }
         let on_core = self.placement.iter().map(|(name, placed)| {
-            let [mut delivered, mut subscribers] = [placed.delivered, members.get(name).copied().unwrap_or_default()];
-            let (mut dropped, mut readers) = (placed.dropped, HashSet::new());
-            for partition in placed.all() {
-                let window = self.windows_by_partition.get(&partition).and_then(|key| self.windows.get(*key));
-                let Some(window) = window else { continue };
-                delivered.iter_mut().zip(window.delivered).for_each(|(sum, more)| *sum += more);
-                dropped += window.dropped;
-                if placed.partitions == 1 {
-                    subscribers.iter_mut().zip(window.subscribers).for_each(|(sum, more)| *sum += u64::from(more));
-                    continue;
-                }
-                // One connection may read several partitions, and is one subscriber.
-                let cursors = window.cursors.iter().filter_map(|key| self.cursors.get(*key));
-                for cursor in cursors.filter(|cursor| cursor.protocol != Protocol::Fetch) {
-                    subscribers[cursor.protocol.index()] += u64::from(readers.insert(cursor.connection));
-                }
+            let TopicSums { delivered, dropped, subscribers } =
+                sums.get(&placed.incarnation).copied().unwrap_or_default();
+            TopicOnCore {
+                name: name.clone(),
+                delivered: [0, 1].map(|at| placed.delivered[at] + delivered[at]),
+                dropped: placed.dropped + dropped,
+                subscribers,
             }
-            TopicOnCore { name: name.clone(), delivered, dropped, subscribers }
         });
         let on_core = on_core.collect();
         self.counters.connections_open = self.connections.len() as u64;

@@ -7,14 +7,14 @@ use ringmain_wal::RecordBatch;
 
 use crate::connection::{Carried, ConnectionKey};
 use crate::core::State;
-use crate::front::{Delivery, End, Front, Io, Notice, Protocol, Requested, SlowReader, StartAt, Subscription};
+use crate::front::{Delivery, End, Front, Io, Notice, Requested, SlowReader, StartAt, Subscription};
 use crate::lane::LaneFull;
 use crate::placement::Placed;
 use crate::window::{Cursor, CursorKey, CursorState, Window, WindowKey, WindowState};
 
 impl<F: Front> State<F> {
     pub(crate) fn subscribe(&mut self, key: ConnectionKey, subscription: Subscription) {
-        let Subscription { number, name, partition, start, protocol, slow } = subscription;
+        let Subscription { number, name, partition, start, protocol, counts, slow } = subscription;
         let Some(placed) = self.placement.find(&name) else {
             let refusal = Refusal::topic_not_found(name.as_str());
             return self.tell(key, number, Notice::Refused(refusal));
@@ -47,10 +47,11 @@ impl<F: Front> State<F> {
             has_caught_up: false,
             was_starved: false,
             protocol,
+            counts,
             slow,
         });
         window.cursors.push(cursor);
-        window.subscribers[protocol.index()] += u32::from(protocol != Protocol::Fetch);
+        window.subscribers[protocol.index()] += u32::from(counts);
         connection.link.cursors.push(cursor);
         self.interest_changed(window_key);
         if self.windows[window_key].state == WindowState::Live {
@@ -104,7 +105,7 @@ impl<F: Front> State<F> {
         let Some(cursor) = self.cursors.remove(key) else { return };
         let Some(window) = self.windows.get_mut(cursor.window) else { return };
         window.cursors.swap_remove(cursor.place);
-        window.subscribers[cursor.protocol.index()] -= u32::from(cursor.protocol != Protocol::Fetch);
+        window.subscribers[cursor.protocol.index()] -= u32::from(cursor.counts);
         if let Some(moved) = window.cursors.get(cursor.place) {
             self.cursors[*moved].place = cursor.place;
         }

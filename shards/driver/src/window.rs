@@ -222,5 +222,7 @@ pub(crate) struct Cursor {
     /// Its connection had too much output waiting since it was last at the end: only then is falling behind its own fault.
     pub(crate) was_starved: bool,
     pub(crate) protocol: Protocol,
+    /// Whether it counts as a subscriber.
+    pub(crate) counts: bool,
     pub(crate) slow: SlowReader,
 }

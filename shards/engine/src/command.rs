@@ -281,7 +281,7 @@ pub struct TopicStats {
     pub high_water: HighWaterMark,
     /// Bytes of the records kept.
     pub bytes: u64,
-    /// Live subscribers on all cores.
+    /// Live subscribers on all cores that count in this partition: one counts in one partition of those that it reads.
     pub subscribers: u64,
     /// When it was made, microseconds since the Unix epoch.
     pub created_us: i64,

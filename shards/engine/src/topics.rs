@@ -46,6 +46,12 @@ impl Partition {
         self.config.storage == Storage::Wal
     }
 
+    /// Members that count here: one is a member in all partitions of the topic, and counts in the first.
+    fn members_counted(&self, partition: PartitionRef) -> u64 {
+        let groups = self.groups.values().filter(|_| partition.partition == 0);
+        groups.map(|group| group.member_count() as u64).sum()
+    }
+
     /// How its groups stand, by name.
     pub(crate) fn group_stats(&self) -> Vec<GroupStats> {
         let high_water = self.log.high_water().offset();
@@ -408,8 +414,7 @@ impl Shard {
             log_start: topic.log.log_start(),
             high_water: topic.log.high_water(),
             bytes: topic.log.kept_bytes(),
-            subscribers: topic.log.subscribers()
-                + topic.groups.values().map(|group| group.member_count() as u64).sum::<u64>(),
+            subscribers: topic.log.subscribers() + topic.members_counted(partition),
             created_us: topic.created_us,
             groups: topic.group_stats(),
             lost: topic.lost,

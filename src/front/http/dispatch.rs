@@ -339,6 +339,7 @@ impl Session {
                 partition: fetch.partition,
                 start: StartAt::Offset(page.from),
                 protocol: Protocol::Fetch,
+                counts: false,
                 slow: SlowReader::Lag,
             });
             fetch.listening = true;

@@ -191,7 +191,8 @@ impl Socket {
         }
         for (number, partition) in numbers.zip(parts.first..) {
             let start = brought.start(Scope::OneTopic, &topic, place.partition(partition), default);
-            io.subscribe(Subscription { number, name: topic.clone(), partition, start, protocol, slow });
+            let (name, counts) = (topic.clone(), partition == parts.first);
+            io.subscribe(Subscription { number, name, partition, start, protocol, counts, slow });
         }
         Ok(())
     }

@@ -107,7 +107,9 @@ impl SeveralOpening {
         io.hold_batches(true);
         for (number, wanted) in (0..).zip(&self.parts) {
             let (name, partition, start, slow) = (wanted.topic.clone(), wanted.partition, wanted.start, self.slow);
-            io.subscribe(Subscription { number, name, partition, start, protocol, slow });
+            // Its partitions stand together, from the first on.
+            let counts = partition == 0;
+            io.subscribe(Subscription { number, name, partition, start, protocol, counts, slow });
         }
         Ok(())
     }

@@ -139,6 +139,7 @@ impl Opening {
                 partition: self.partition,
                 start: self.start,
                 protocol,
+                counts: true,
                 slow: self.slow,
             });
             return Ok(());

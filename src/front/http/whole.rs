@@ -44,9 +44,9 @@ impl<'s> WholeTopic<'s> {
         self.0.iter().map(|part| read(part)).sum()
     }
 
-    /// Subscribers. Each reads every partition, as a rule, and counts once.
+    /// Subscribers. Each counts in one partition, whichever it reads.
     pub(super) fn subscribers(&self) -> u64 {
-        self.0.iter().map(|part| part.subscribers).max().unwrap_or_default()
+        self.sum(|part| part.subscribers)
     }
 
     /// The lowest offset kept in a partition.

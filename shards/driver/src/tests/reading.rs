@@ -209,6 +209,7 @@ fn a_hole_of_the_lane_is_not_the_readers_fault() {
             partition: 0,
             start: StartAt::Tail,
             protocol: Protocol::Sse,
+            counts: true,
             slow,
         };
         world.act(core, reader, Action::Subscribe(subscription));

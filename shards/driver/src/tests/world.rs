@@ -190,6 +190,7 @@ impl World {
                 partition: 0,
                 start,
                 protocol: Protocol::Sse,
+                counts: true,
                 slow: SlowReader::Lag,
             }),
         );
