@@ -2,6 +2,7 @@
 
 use ringmain_driver::{AnswerWhen, Request};
 use ringmain_model::{Message, PartitionRef, TopicName};
+use smallvec::{SmallVec, smallvec};
 
 use super::problem::Problem;
 
@@ -17,7 +18,7 @@ pub(super) struct Placing {
 }
 
 /// What is asked of the broker, by partition.
-pub(super) type Questions = Vec<(u32, Request)>;
+pub(super) type Questions = SmallVec<[(u32, Request); 1]>;
 
 impl Placing {
     /// Whether answers tell partitions.
@@ -33,7 +34,7 @@ impl Placing {
     /// The question that stores one message.
     pub(super) fn place(self, name: TopicName, message: Message, answer: AnswerWhen, turn: &mut u32) -> Questions {
         let partition = self.number_of(&message).unwrap_or_else(|| self.next(turn));
-        vec![(partition, Request::Publish { name, partition, message, answer })]
+        smallvec![(partition, Request::Publish { name, partition, message, answer })]
     }
 
     /// The questions that store a batch: one, unless it may be stored in part. Messages that may go anywhere stay together.
@@ -48,7 +49,7 @@ impl Placing {
             (partition, Request::PublishAll { name: name.clone(), partition, messages, answer })
         };
         if self.partitions == 1 {
-            return Ok(vec![ask((0, messages))]);
+            return Ok(smallvec![ask((0, messages))]);
         }
         let mut parts: Vec<(u32, Vec<Message>)> = Vec::new();
         let first = messages.iter().find_map(|message| self.number_of(message));

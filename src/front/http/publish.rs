@@ -77,9 +77,7 @@ impl PublishTask {
         let words = [("durable", Ack::Stored), ("memory", Ack::Memory), ("none", Ack::None)];
         let ack = word(target, "ack", &words)?.unwrap_or(Ack::Stored);
         // Said before the body is read, so that a client that asks first need not send it.
-        if !io.has_topic(&topic) {
-            return Err(Refusal::topic_not_found(topic.as_str()).into());
-        }
+        let place = io.place_of(&topic).ok_or_else(|| Refusal::topic_not_found(topic.as_str()))?;
         let (mut key, mut headers) = (None, Vec::new());
         if matches!(form, Form::Raw) {
             key = head.headers.get("x-key").map(Bytes::copy_from_slice);
@@ -91,10 +89,9 @@ impl PublishTask {
             }
         }
         let is_small = matches!(head.framing, Framing::Length(length) if length <= BATCH_BYTES_MAX as u64);
-        let place = io.place_of(&topic);
         let placing = Placing {
-            partitions: place.map_or(1, |place| place.partitions),
-            named: named(number(target, "partition")?, place)?,
+            partitions: place.partitions,
+            named: named(number(target, "partition")?, Some(place))?,
             is_divided: word(target, "atomic", &[("true", false), ("false", true)])?.unwrap_or(false),
         };
         Ok(Self { topic, ack, form, is_large: is_batch && !is_small, placing, id, key, headers })
