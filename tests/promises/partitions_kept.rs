@@ -1,7 +1,10 @@
 //! Promise: a logged topic of several partitions stands after a kill as it stood: its messages, its settings, and its groups.
 
-use crate::broker::Setup;
+use crate::broker::{Broker, Setup};
+use crate::deadline::wait_until;
 use serde_json::{Value, json};
+
+const AGE_MS_MAX: u64 = 1_500;
 
 #[test]
 fn stats_messages_and_groups_are_the_same_after_a_kill() {
@@ -23,7 +26,7 @@ fn stats_messages_and_groups_are_the_same_after_a_kill() {
         broker.publish_in("gone", (3, 5), 2);
         broker.delete_topic("gone");
         let before = broker.get("/topics").expect(200).data();
-        let pages = |broker: &crate::broker::Broker| [0, 1, 2].map(|partition| broker.page_of("three", partition, ""));
+        let pages = |broker: &Broker| [0, 1, 2].map(|partition| broker.page_of("three", partition, ""));
         let (pages_before, group) = (pages(&broker), broker.group("three", "g"));
         broker.kill();
         broker.restart();
@@ -47,5 +50,31 @@ fn stats_messages_and_groups_are_the_same_after_a_kill() {
         broker.delete_topic("many");
         broker.create_partitions("many", 2, json!({}));
         assert_eq!(broker.stats("many")["message_count"], 0);
+    }
+}
+
+#[test]
+fn an_age_limit_set_later_takes_nothing_before_its_time_after_a_kill() {
+    let mut broker = Setup::new().logged().flag("--shards", 2).start();
+    broker.create_partitions("t", 2, json!({}));
+    // The broker is older than messages may become.
+    let uptime_ms = |broker: &Broker| broker.get("/health").expect(200).data()["uptime_ms"].as_u64().unwrap();
+    wait_until("the broker is old", || uptime_ms(&broker) >= 2 * AGE_MS_MAX);
+    let json = [("Content-Type", "application/json")];
+    let change = json!({ "retention": { "max_age_ms": AGE_MS_MAX } }).to_string();
+    broker.request("PATCH", "/topics/t", &json, change.as_bytes()).expect(200);
+    for start in 0..2 {
+        // The second is the younger one, so that it is there as long as the first.
+        broker.publish_in("t", (0, 2), 1);
+        broker.publish_in("t", (1, 2), 1);
+        broker.kill();
+        broker.restart();
+        let counts = |broker: &Broker| broker.stats("t")["partition_stats"].clone();
+        let stats = counts(&broker);
+        let [first, second] = [0, 1].map(|number| stats[number]["message_count"].as_u64().unwrap());
+        assert!(first <= second, "start {start}: {stats}");
+        // And it goes in the end.
+        let is_empty = |stats: &Value| [0, 1].iter().all(|number| stats[number]["message_count"] == 0);
+        wait_until("the messages are too old", || is_empty(&counts(&broker)));
     }
 }

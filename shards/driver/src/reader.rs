@@ -9,7 +9,6 @@ use crate::connection::{Carried, ConnectionKey};
 use crate::core::State;
 use crate::front::{Delivery, End, Front, Io, Notice, Requested, SlowReader, StartAt, Subscription};
 use crate::lane::LaneFull;
-use crate::placement::Placed;
 use crate::window::{Cursor, CursorKey, CursorState, Window, WindowKey, WindowState};
 
 impl<F: Front> State<F> {
@@ -473,12 +472,11 @@ impl<F: Front> State<F> {
 
     /// Applies a placement change; a topic that went takes its subscriptions with it.
     pub(crate) fn place(&mut self, change: PlacementChange) {
-        if let PlacementChange::Remove { name, incarnation } = &change {
-            let placed = self.placement.find(name).filter(|placed| placed.incarnation == *incarnation);
-            for partition in placed.into_iter().flat_map(Placed::all).collect::<Vec<_>>() {
-                if let Some(key) = self.windows_by_partition.get(&partition).copied() {
-                    self.end_window(key);
-                }
+        if let PlacementChange::Remove { incarnation, .. } = &change {
+            // Whatever the table says: another topic may have taken the name before this one's end was durable.
+            let of_topic = self.windows.iter().filter(|(_, window)| window.partition.incarnation == *incarnation);
+            for key in of_topic.map(|(key, _)| key).collect::<Vec<_>>() {
+                self.end_window(key);
             }
             self.end_memberships(*incarnation);
         }

@@ -52,6 +52,11 @@ impl AgeClock {
         self.now_ms = u64::try_from(age_ms).unwrap_or(0);
     }
 
+    /// Whether it has a time: at a start it gets one with the first event.
+    pub(crate) fn runs(&self) -> bool {
+        self.base_ms.is_some()
+    }
+
     /// The age clock's time, milliseconds.
     pub(crate) fn now_ms(&self) -> u64 {
         self.now_ms

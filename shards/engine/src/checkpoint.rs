@@ -363,7 +363,7 @@ impl Shard {
         let age_ms = self.clock.now_ms();
         topic.log.retain(&topic.config.retention, age_ms, log.settings.topic_segments_max, &mut self.bytes);
         if topic.log.log_start() > start {
-            topic.evict_from_groups(effects);
+            topic.evict_from_groups(&mut self.listed_groups, effects);
         }
         log.drop_files(topic.log.take_dropped());
     }

@@ -16,10 +16,14 @@ use crate::topics::{Partition, deleted_meanwhile};
 
 impl Partition {
     /// Lets groups go past what retention took, and tells their members what that cost.
-    pub(crate) fn evict_from_groups(&mut self, effects: &mut Vec<Effect>) {
-        let start = self.log.log_start().offset();
+    pub(crate) fn evict_from_groups(&mut self, listed: &mut Vec<(PartitionRef, GroupName)>, effects: &mut Vec<Effect>) {
+        let (start, partition) = (self.log.log_start().offset(), self.log.partition());
         for group in self.groups.values_mut() {
             let messages = group.evict(start);
+            if group.has_takers() {
+                // What went may have held up what comes after it, or been all that a member may hold.
+                group.list(partition, listed);
+            }
             if messages > 0 {
                 self.lost += messages;
                 let news = MemberNews::Lost { messages, resumed: group.committed() };

@@ -1,7 +1,7 @@
 //! What shards ask of each other for topics of several partitions, and what a start finds of that. On the core that owns the shard.
 //!
 //! The shard of a topic's first partition decides about the topic, and its log alone says whether the topic is there and how it is
-//! set: the settings that other logs have count for nothing. To make one, the other shards make their parts first, then that shard
+//! set: the settings that other logs have count only until all shards are open. To make one, the other shards make their parts first, then that shard
 //! commits; to end one, it commits first. What a crash leaves between the two, partitions of which that log knows nothing,
 //! [`reconcile`] removes at the next start.
 
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use hashbrown::HashMap;
 use ringmain_model::limit::ORDER_RETRY_MS;
 use ringmain_model::{Incarnation, PartitionRef, Refusal, RefusalKind, ShardId, TopicConfig, TopicName};
-use ringmain_wal::{Entry, Finding, TopicCreated};
+use ringmain_wal::{Entry, Finding, TopicChanged, TopicCreated};
 
 use crate::command::{Effect, Now, Origin, Reply};
 use crate::opening::OpenedShard;
@@ -227,11 +227,7 @@ impl Shard {
         let outcome = match order {
             Order::Make(born) => self.make_part(origin, &born),
             Order::Drop { incarnation, name } => self.drop_part(origin, incarnation, name, effects),
-            Order::Change { incarnation, config } => {
-                // The log of the shard that decides has it, and a start takes it from there.
-                self.apply_config(incarnation, &config, effects);
-                Ok(true)
-            }
+            Order::Change { incarnation, config } => Ok(self.change_part(origin, incarnation, &config, effects)),
         };
         match outcome {
             Ok(true) => effects.push(Effect::Reply { to: origin, reply: Reply::Noted }),
@@ -250,6 +246,28 @@ impl Shard {
         }
         self.insert_topic(born);
         Ok(!is_logged)
+    }
+
+    /// Gives this shard's part of a topic other settings. Says whether it is done; if not, the log answers.
+    fn change_part(
+        &mut self,
+        origin: Origin,
+        incarnation: Incarnation,
+        config: &TopicConfig,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
+        let parts = self.partitions_of(incarnation);
+        let topic = parts.first().and_then(|part| self.partitions.get(part));
+        let topic = topic.filter(|topic| topic.is_logged() && !topic.is_ending);
+        let change = topic.map(|topic| {
+            let (name, partitions) = (topic.name.clone(), topic.partitions);
+            Entry::TopicChanged(TopicChanged { incarnation, name, partitions, config: config.clone() })
+        });
+        self.apply_config(incarnation, config, effects);
+        // Its replay is to know from when on messages are kept for a time. Should there be no room, a start still takes the settings
+        // from the log of the shard that decides.
+        let done = Awaiting::Reply { to: origin, reply: Reply::Noted };
+        change.is_none_or(|change| self.log_entry(&change, done).is_err())
     }
 
     /// Lets go of this shard's part of a topic. Says whether it is done; if not, the log answers.

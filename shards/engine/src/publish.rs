@@ -231,7 +231,7 @@ impl Shard {
             log.drop_files(topic.log.take_dropped());
         }
         if topic.log.log_start() > start {
-            topic.evict_from_groups(effects);
+            topic.evict_from_groups(&mut self.listed_groups, effects);
         }
     }
 }

@@ -51,6 +51,8 @@ pub struct Shard {
     pub(crate) clock: AgeClock,
     /// Partitions by the time of the age clock at which messages of theirs are too old; at most one entry each.
     pub(crate) due_ages: BTreeSet<(u64, PartitionRef)>,
+    /// Partitions that keep messages for a time, and of whose messages nobody noted when they came.
+    pub(crate) unaged: Vec<PartitionRef>,
     /// What logged topics need; none when the broker has no data directory.
     pub(crate) log: Option<Box<ShardLog>>,
     /// Groups that may have something to give out, in the order in which they got it.
@@ -80,6 +82,7 @@ impl Shard {
             ids: MessageIds::default(),
             clock: AgeClock::default(),
             due_ages: BTreeSet::new(),
+            unaged: Vec::new(),
             log: None,
             listed_groups: Vec::new(),
             due_groups: BTreeSet::new(),
@@ -119,6 +122,7 @@ impl Shard {
     /// Takes one event at the time `now` and appends what follows from it to `effects`.
     pub fn handle(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>) {
         self.clock.tick(now);
+        self.note_unaged();
         self.take_event(now, event, effects);
         // What an event gave the log to write is not left lying until the next one.
         self.settle_log(now, effects);

@@ -317,14 +317,29 @@ impl Shard {
             if !keeps_for_a_time {
                 topic.log.ages = None;
             } else if topic.log.ages.is_none() {
-                // Nobody noted when they came: they count from now on.
+                self.unaged.push(partition);
+            }
+            topic.config = config.clone();
+            self.note_unaged();
+            self.retain(partition, effects);
+        }
+    }
+
+    /// Has messages of which nobody noted when they came count from now on; at a start, from when the clock runs: until then it
+    /// stands at 0, and all would be too old at once.
+    pub(crate) fn note_unaged(&mut self) {
+        if !self.clock.runs() {
+            return;
+        }
+        for partition in std::mem::take(&mut self.unaged) {
+            let Some(topic) = self.partitions.get_mut(&partition) else { continue };
+            if topic.config.retention.max_age_ms.is_some() && topic.log.ages.is_none() {
                 let mut ages = Ages::default();
                 let (start, end) = (topic.log.log_start().offset(), topic.log.high_water().offset());
                 ages.note(start, end, self.clock.now_ms(), 0);
                 topic.log.ages = Some(Box::new(ages));
             }
-            topic.config = config.clone();
-            self.retain(partition, effects);
+            self.schedule_age(partition);
         }
     }
 

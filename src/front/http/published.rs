@@ -15,6 +15,7 @@ use super::problem::Problem;
 use super::publish::{Ack, PublishTask};
 use super::respond::{Context, write_json, write_success};
 use super::session::Session;
+use super::subscribe::check_place;
 
 /// What was stored of a batch, in one partition.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +47,9 @@ impl Session {
         io: &mut Io<'_>,
     ) {
         let (topic, ack, company, placing) = (publish.topic.clone(), publish.ack, publish.company(), publish.placing);
-        let questions = match publish.finish(body, front) {
+        // While its body came the topic may have been made again, with other partitions for the same keys.
+        let is_it = check_place(&topic, placing.partitions, io);
+        let questions = match is_it.and_then(|()| publish.finish(body, front)) {
             Ok(questions) => questions,
             Err(problem) => return self.refuse(front, context, &problem, io),
         };

@@ -1,7 +1,8 @@
 //! No gap and no double, whatever the lanes refuse and the windows let go; on the test thread.
 
 use proptest::prelude::*;
-use ringmain_model::ShardId;
+use ringmain_engine::PlacementChange;
+use ringmain_model::{Incarnation, ShardId};
 
 use super::world::{Seen, World, topic};
 use crate::connection::ConnectionKey;
@@ -225,4 +226,24 @@ fn a_hole_of_the_lane_is_not_the_readers_fault() {
         assert!(!seen.ended && seen.gaps.is_empty(), "{slow:?}: {seen:?}");
         assert_eq!(seen.offsets, [0, 1, 2, 3, 4], "{slow:?}");
     }
+}
+
+#[test]
+fn a_topic_whose_name_was_taken_ends_for_its_readers() {
+    let mut world = World::new(2, 8);
+    let control = world.open(0);
+    world.create(0, control, topic(0), 1000);
+    world.rest(&[]);
+    let reader = world.open(0);
+    world.subscribe(0, reader, topic(0), None);
+    world.rest(&[(0, reader)]);
+    // The end of a logged topic is told when it is durable; a memory topic of the same name does not wait for that.
+    let core = &mut world.cores[0];
+    let old = core.placement.find(&topic(0)).unwrap().clone();
+    let new = Incarnation(old.incarnation.0 ^ 1);
+    core.place(PlacementChange::Add { name: topic(0), incarnation: new, shard: old.shard, partitions: 1 });
+    core.place(PlacementChange::Remove { name: topic(0), incarnation: old.incarnation });
+    assert!(world.seen(0, reader).ended);
+    assert!(world.cores[0].windows.is_empty() && world.cores[0].cursors.is_empty());
+    assert_eq!(world.cores[0].placement.find(&topic(0)).unwrap().incarnation, new, "the new one stays");
 }

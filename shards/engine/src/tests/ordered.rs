@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use ringmain_model::{
-    CoreId, GroupName, Incarnation, Message, Offset, PartitionRef, ShardId, Storage, TopicConfig, TopicName,
+    CoreId, GroupName, Incarnation, Message, Offset, PartitionRef, ShardId, Storage, TopicConfig, TopicName, TopicPatch,
 };
 
 use crate::*;
@@ -230,4 +230,18 @@ fn partitions_are_spread_evenly() {
         assert_eq!(counts.len() as u64, members, "{partitions:?}");
         assert!(counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 1, "{partitions:?}");
     }
+}
+
+#[test]
+fn what_retention_takes_holds_nothing_up() {
+    let mut world = World::new();
+    world.join(0, 1);
+    world.publish(0, 2);
+    assert_eq!(world.end_turn(), [(0, 0, 0)]);
+    world.say(0, 0, Some(10 * ACK_WAIT_MS));
+    assert_eq!(world.end_turn(), [], "the second message waits for the first");
+    let patch = TopicPatch { max_messages: Some(1), ..TopicPatch::default() };
+    world.ask(origin(99, 0), Command::Change { incarnation: partition(0).incarnation, patch });
+    world.seen[0].acked.insert(0);
+    assert_eq!(world.end_turn(), [(0, 1, 0)], "nobody waits for what is gone");
 }

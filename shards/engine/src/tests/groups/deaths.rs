@@ -6,7 +6,7 @@ use ringmain_model::limit::DEAD_LETTER_RETRY_MS;
 use ringmain_model::{Message, TopicName, TopicPatch};
 
 use super::{Given, Holder, Model, PARTITION, Step, name};
-use crate::{Command, DeadLetter, Event};
+use crate::{Command, DeadLetter, Effect, Event, Reply};
 
 /// How the topic of a model treats what is given out too often.
 #[derive(Clone, Copy, Debug)]
@@ -34,8 +34,14 @@ impl Model {
             }
             Step::Change(max_deliver) => {
                 let patch = TopicPatch { max_deliver: Some(max_deliver), ..TopicPatch::default() };
-                self.ask(54, Command::Change { incarnation: PARTITION.incarnation, patch });
-                self.max_deliver = max_deliver;
+                let effects = self.ask(54, Command::Change { incarnation: PARTITION.incarnation, patch });
+                // Dead letters that never come would be a mistake, and are refused.
+                let is_refused =
+                    effects.iter().any(|effect| matches!(effect, Effect::Reply { reply: Reply::Refused(_), .. }));
+                assert_eq!(is_refused, self.has_dead_letters && max_deliver.is_none(), "{effects:?}");
+                if !is_refused {
+                    self.max_deliver = max_deliver;
+                }
             }
             _ => {}
         }
