@@ -32,12 +32,6 @@ impl Placed {
         }
         Ok(PartitionRef { incarnation: self.incarnation, partition: number })
     }
-
-    /// All of them.
-    pub(crate) fn all(&self) -> impl Iterator<Item = PartitionRef> + use<> {
-        let incarnation = self.incarnation;
-        (0..self.partitions).map(move |partition| PartitionRef { incarnation, partition })
-    }
 }
 
 /// The placement table of one core.
