@@ -11,7 +11,6 @@ use slotmap::Key;
 use crate::connection::{Carried, ConnectionKey};
 use crate::core::State;
 use crate::front::{End, Front, Join, Notice, Protocol};
-use crate::lane::LaneFull;
 use crate::route::MEMBERSHIP_BIT;
 
 slotmap::new_key_type! {
@@ -35,6 +34,8 @@ pub(crate) struct Membership {
     /// The connection has gone; the owner must hear it.
     is_leaving: bool,
     is_listed: bool,
+    /// The owner has not been asked yet: its lane was full.
+    unasked: Option<Box<Command>>,
 }
 
 impl Membership {
@@ -76,6 +77,7 @@ impl<F: Front> State<F> {
             delivered: 0,
             is_leaving: false,
             is_listed: false,
+            unasked: None,
         });
         let command = Command::Join {
             partition,
@@ -89,12 +91,38 @@ impl<F: Front> State<F> {
         if let Some(connection) = self.connections.get_mut(connection) {
             connection.link.memberships.push(key);
         }
-        if let Err(LaneFull) = self.send(shard, self.membership_origin(key), command) {
-            self.counters.lane_busy += 1;
-            // Not at once: the session may still be joining in other partitions, and would hear it in between.
-            let refusal = Refusal::busy("the topic's core has as many requests waiting as it may");
-            self.refuse(self.membership_origin(key), refusal);
+        if self.lane_has_room(shard) {
+            // There was room, and nobody else asks in between.
+            let _ = self.send(shard, self.membership_origin(key), command);
+            return;
         }
+        // A connection joins in many partitions at once: it is asked when answers make room, as leaves are told.
+        self.counters.lane_busy += 1;
+        if let Some(membership) = self.memberships.get_mut(key) {
+            membership.unasked = Some(Box::new(command));
+            self.list_membership(key);
+        }
+    }
+
+    /// Asks for a membership that found a full lane; says whether there is no more to ask.
+    fn ask_at_last(&mut self, key: MembershipKey) -> bool {
+        let Some(membership) = self.memberships.get_mut(key) else { return true };
+        let Some(command) = membership.unasked.take() else { return true };
+        let shard = membership.shard;
+        if membership.is_leaving {
+            // It never came.
+            self.forget_membership(key);
+            return false;
+        }
+        if self.lane_has_room(shard) {
+            let _ = self.send(shard, self.membership_origin(key), *command);
+            return true;
+        }
+        if let Some(membership) = self.memberships.get_mut(key) {
+            membership.unasked = Some(command);
+        }
+        self.list_membership(key);
+        false
     }
 
     fn notice(&mut self, connection: ConnectionKey, partition: u32, notice: Notice) {
@@ -219,6 +247,9 @@ impl<F: Front> State<F> {
     }
 
     fn tell_progress_of(&mut self, key: MembershipKey) {
+        if !self.ask_at_last(key) {
+            return;
+        }
         let Some(membership) = self.memberships.get_mut(key) else { return };
         let (partition, group) = (membership.partition, membership.group.clone());
         let progress = std::mem::take(&mut membership.progress);

@@ -290,8 +290,11 @@ impl Group {
 
     pub(crate) fn set_in_flight_max(&mut self, origin: Origin, in_flight_max: u32) {
         if let Some(member) = self.members.get_mut(&origin) {
-            member.in_flight_max = in_flight_max;
+            let before = std::mem::replace(&mut member.in_flight_max, in_flight_max);
             self.weigh(origin);
+            if (before == 0) != (in_flight_max == 0) {
+                self.choose_leader();
+            }
         }
     }
 

@@ -321,12 +321,21 @@ impl Socket {
             Some(topic) => topic.clone(),
             None => topic_of(&publish)?,
         };
+        let named = publish.get("partition").filter(|partition| !partition.is_null()).cloned();
+        let named = named.map(|partition| {
+            partition
+                .as_u64()
+                .ok_or_else(|| Problem::parameter("partition is a number: leave it out, or write digits only"))
+        });
+        let place = io.place_of(&topic);
+        let named = super::partition::named(named.transpose()?, place)?;
         if let Some(publish) = publish.as_object_mut() {
             publish.remove("topic");
+            publish.remove("partition");
         }
         let message = message_of_json(publish.to_string().as_bytes(), front.settings.message_bytes_max)?;
-        let partitions = io.place_of(&topic).map_or(1, |place| place.partitions);
-        let partition = PartitionRef::number_of(&message, partitions).unwrap_or_else(|| {
+        let partitions = place.map_or(1, |place| place.partitions);
+        let partition = named.or_else(|| PartitionRef::number_of(&message, partitions)).unwrap_or_else(|| {
             self.publish_turn = self.publish_turn.wrapping_add(1);
             self.publish_turn % partitions
         });

@@ -11,14 +11,17 @@ use super::{Group, Holder};
 use crate::command::Origin;
 
 impl Group {
-    /// Whose the partition is, after members have come or gone.
+    /// Whose the partition is, after members have come or gone, or want messages at all or none any more.
     pub(super) fn choose_leader(&mut self) {
         self.leader = None;
         if !self.members.values().any(|member| member.is_ordered) {
             return;
         }
+        // One that wants none would stop the partition while others are idle.
+        let has_takers = self.members.values().any(|member| member.in_flight_max > 0);
+        let may_lead = self.members.values().filter(|member| member.in_flight_max > 0 || !has_takers);
         let mut members: Vec<(CoreId, u64, Origin)> =
-            self.members.values().map(|member| (member.origin.core, member.identity, member.origin)).collect();
+            may_lead.map(|member| (member.origin.core, member.identity, member.origin)).collect();
         members.sort_unstable();
         let count = u32::try_from(members.len()).unwrap_or(u32::MAX);
         let turn = usize::try_from(self.number % count.max(1)).unwrap_or(0);
@@ -44,6 +47,7 @@ impl Group {
         for later in held {
             self.let_go(later);
             if let Some(pending) = self.pending.get_mut(&later) {
+                self.is_changed |= pending.attempts > 1;
                 pending.attempts = pending.attempts.saturating_sub(1);
             }
             self.queue(later);

@@ -245,3 +245,23 @@ fn what_retention_takes_holds_nothing_up() {
     world.seen[0].acked.insert(0);
     assert_eq!(world.end_turn(), [(0, 1, 0)], "nobody waits for what is gone");
 }
+
+#[test]
+fn a_member_that_wants_none_stops_no_partition() {
+    let mut world = World::new();
+    world.join(0, 0);
+    world.join(1, 10);
+    (0..PARTITIONS).for_each(|number| world.publish(number, 1));
+    let given = world.end_turn();
+    assert_eq!(given.len(), PARTITIONS as usize);
+    assert!(given.iter().all(|(_, _, member)| *member == 1), "{given:?}");
+    (0..PARTITIONS).for_each(|number| world.say(number, 0, None));
+    for number in 0..PARTITIONS {
+        let progress = Progress { in_flight_max: Some(10), ..Progress::default() };
+        let command = Command::Progress { partition: partition(number), group: name(), progress };
+        world.ask(origin(0, number), command);
+        world.publish(number, 1);
+    }
+    let members: BTreeSet<_> = world.end_turn().into_iter().map(|(_, _, member)| member).collect();
+    assert_eq!(members, BTreeSet::from([0, 1]), "it takes its share when it wants some");
+}
