@@ -25,6 +25,7 @@ ANSWERS = (
     "Acknowledged",
     "DeadLetter",
     "Deleted",
+    "DividedBatch",
     "Error",
     "Group",
     "GroupInPartition",
@@ -36,6 +37,7 @@ ANSWERS = (
     "Published",
     "PublishedBatch",
     "Retention",
+    "StoredPart",
     "Topic",
 )
 
@@ -114,7 +116,10 @@ def is_beyond_the_description(case, code):
     dead_letter = (body.get("dead_letter") or {}).get("topic")
     if any(len(str(text).encode()) > 255 for text in (name, group, dead_letter)):
         return code in ("invalid_name", "invalid_config")
-    if dead_letter is not None and dead_letter == name:
+    if dead_letter is not None and (dead_letter == name or not body["dead_letter"].get("max_deliver")):
+        return code == "invalid_config"
+    if case.method == "PATCH" and "max_deliver" in (body.get("dead_letter") or {}):
+        # It may take the bound away from a topic that has dead letters.
         return code == "invalid_config"
     if body.get("storage") == "wal" and os.environ["STORAGE_MODE"] == "memory":
         return code == "invalid_config"
@@ -133,7 +138,7 @@ def is_beyond_the_description(case, code):
 
 def is_of_another_partition(case, answer):
     """Whether a request is refused for a partition that the topic does not have, for none when it has several, or for ids of other messages."""
-    places = ("/messages", "/fetch", "/ack", "/nack", "/seek")
+    places = ("/messages", "/fetch", "/ack", "/nack", "/seek", "/publish", "/sse", "/ws")
     reasons = ("partition", "earlier life")
     is_told = any(reason in answer.get("message", "") for reason in reasons)
     return case.operation.path.endswith(places) and answer.get("code") == "invalid_request" and is_told

@@ -130,6 +130,9 @@ fn a_batch_is_divided_when_its_publisher_says_so() {
     let told = publish(&broker, "?atomic=false", &[LINES], &lines(&[Some(&keys[0])])).expect(202).data();
     assert_eq!(told["partitions"][0]["first_offset"], 4);
     publish(&broker, "?atomic=perhaps", &[LINES], &lines(&[None])).expect_error(400, "invalid_request");
+    // One message is no batch.
+    let told = publish(&broker, "?atomic=false&partition=3", &[], b"m").expect(202).data();
+    assert!(told["partition"] == 3 && told["offset"].is_u64(), "{told}");
 }
 
 #[test]

@@ -89,10 +89,12 @@ impl PublishTask {
             }
         }
         let is_small = matches!(head.framing, Framing::Length(length) if length <= BATCH_BYTES_MAX as u64);
+        let may_divide = word(target, "atomic", &[("true", false), ("false", true)])?.unwrap_or(false);
         let placing = Placing {
             partitions: place.partitions,
             named: named(number(target, "partition")?, Some(place))?,
-            is_divided: word(target, "atomic", &[("true", false), ("false", true)])?.unwrap_or(false),
+            // One message is stored whole in any case.
+            is_divided: is_batch && may_divide,
         };
         Ok(Self { topic, ack, form, is_large: is_batch && !is_small, placing, id, key, headers })
     }
