@@ -21,7 +21,7 @@ const KILLS: usize = 8;
 const FEW: u64 = 300;
 
 /// Kills the broker, also when a test fails: nobody who uses it ends before.
-struct KillWhenDropped<'b>(&'b Broker);
+pub(crate) struct KillWhenDropped<'b>(pub(crate) &'b Broker);
 
 impl Drop for KillWhenDropped<'_> {
     fn drop(&mut self) {

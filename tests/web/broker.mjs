@@ -1,5 +1,6 @@
 // Starts the real broker on a free port, and ends it with the test.
 
+import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer } from 'node:net';
@@ -101,8 +102,9 @@ class Broker {
     return answer.data;
   }
 
-  createTopic(name) {
-    return this.request('POST', '/topics', JSON.stringify({ name }), { 'Content-Type': 'application/json' });
+  createTopic(name, settings = {}) {
+    const body = JSON.stringify({ name, ...settings });
+    return this.request('POST', '/topics', body, { 'Content-Type': 'application/json' });
   }
 
   deleteTopic(name) {
@@ -123,6 +125,19 @@ class Broker {
   /** The URL of a topic's event stream, through another port when one is given. */
   streamUrl(name, query = '', port = this.port) {
     return `http://127.0.0.1:${port}/topics/${encodeURIComponent(name)}/subscribe/sse${query}`;
+  }
+}
+
+/** Checks that the numbers below `end` came once each, without a gap and in order in each of so many partitions. */
+export function assertWholePartitions({ partitions, offsets, payloads }, count, end) {
+  const inOrder = (one, other) => one - other;
+  assert.deepEqual([...payloads].sort(inOrder), range(0, end), 'each came once');
+  for (const partition of range(0, count)) {
+    const isOfIt = (_, index) => partitions[index] === partition;
+    const numbers = payloads.filter(isOfIt);
+    assert.ok(numbers.length > 0, `something came of ${partition}`);
+    assert.deepEqual(offsets.filter(isOfIt), range(0, numbers.length), `the offsets of ${partition}`);
+    assert.deepEqual(numbers, [...numbers].sort(inOrder), `the order of ${partition}`);
   }
 }
 

@@ -1,22 +1,23 @@
 // Promise: a page in headless Chromium follows a topic of a broker on another port with the browser's own EventSource:
-// live, replayed, and resumed after the connection was cut, and it may publish: nothing lost, nothing doubled.
+// live, replayed, and resumed after the connection was cut or the broker was killed, and it may publish: nothing lost, nothing doubled.
 
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import { after, before, test } from 'node:test';
 import { chromium } from 'playwright-core';
-import { range, startBroker } from './broker.mjs';
+import { assertWholePartitions, range, startBroker, startLoggedBroker } from './broker.mjs';
 import { waitUntil } from './deadline.mjs';
 import { startProxy } from './proxy.mjs';
 
 const page = `<!doctype html><meta charset="utf-8"><title>reader</title><script>
-  const seen = { offsets: [], payloads: [], gaps: [], opened: 0 };
+  const seen = { partitions: [], offsets: [], payloads: [], gaps: [], opened: 0 };
   let source;
   function follow(url) {
     source = new EventSource(url);
     source.onopen = () => { seen.opened += 1; };
     source.onmessage = (event) => {
       const message = JSON.parse(event.data);
+      seen.partitions.push(message.partition);
       seen.offsets.push(message.offset);
       seen.payloads.push(Number(atob(message.payload)));
     };
@@ -146,6 +147,27 @@ test('a page that is cut before its first message misses nothing', async (t) => 
     return now.offsets.length >= 3 && now;
   });
   assert.deepEqual(seen.offsets, range(3, 6));
+});
+
+test('a page that reads three partitions misses nothing of a broker that is killed', async (t) => {
+  const broker = await startLoggedBroker(t, '--retry-ms', '100');
+  await broker.createTopic('parts', { partitions: 3 });
+  await broker.publishNumbers('parts', 0, 30);
+  const reader = await openPage(t);
+  await reader.follow(broker.streamUrl('parts', '?from_offset=0'));
+  let end = 30;
+  for (let kill = 0; kill < 3; kill += 1) {
+    await waitUntil('some arrived', async () => (await reader.look()).offsets.length >= end - 25);
+    await broker.killAndRestart();
+    await broker.publishNumbers('parts', end, end + 30);
+    end += 30;
+  }
+  const seen = await waitUntil('all arrived', async () => {
+    const now = await reader.look();
+    return now.offsets.length >= end && now;
+  });
+  assertWholePartitions(seen, 3, end);
+  assert.deepEqual(seen.gaps, []);
 });
 
 test('a page hears of a gap and of the end of its topic', async (t) => {

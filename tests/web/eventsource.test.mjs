@@ -4,17 +4,18 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { EventSource } from 'eventsource';
-import { payloadOf, range, startBroker, startLoggedBroker } from './broker.mjs';
+import { assertWholePartitions, payloadOf, range, startBroker, startLoggedBroker } from './broker.mjs';
 import { waitUntil } from './deadline.mjs';
 import { startProxy } from './proxy.mjs';
 
 /** Opens a source that collects its messages; `t` closes it. */
 function collect(t, url) {
   const source = new EventSource(url);
-  const collected = { source, offsets: [], payloads: [], gaps: [], opened: 0 };
+  const collected = { source, partitions: [], offsets: [], payloads: [], gaps: [], opened: 0 };
   source.onopen = () => (collected.opened += 1);
   source.onmessage = (event) => {
     const message = JSON.parse(event.data);
+    collected.partitions.push(message.partition);
     collected.offsets.push(message.offset);
     collected.payloads.push(Number(payloadOf(message)));
   };
@@ -87,6 +88,24 @@ test('a stream goes on by its token after the broker was killed and started agai
   await waitUntil('all arrived', () => seen.offsets.length >= end);
   assert.deepEqual(seen.offsets, range(0, end));
   assert.deepEqual(seen.payloads, range(0, end));
+  assert.deepEqual(seen.gaps, []);
+});
+
+test('a stream of three partitions goes on by its token after the broker was killed', async (t) => {
+  const broker = await startLoggedBroker(t, '--retry-ms', '100');
+  await broker.createTopic('parts', { partitions: 3 });
+  await broker.publishNumbers('parts', 0, 30);
+  const seen = collect(t, broker.streamUrl('parts', '?from_offset=0'));
+  let end = 30;
+  for (let kill = 0; kill < 3; kill += 1) {
+    // One that was cut in the middle of what is there has had more of some partitions than of others.
+    await waitUntil('some arrived', () => seen.offsets.length >= end - 25);
+    await broker.killAndRestart();
+    await broker.publishNumbers('parts', end, end + 30);
+    end += 30;
+  }
+  await waitUntil('all arrived', () => seen.offsets.length >= end);
+  assertWholePartitions(seen, 3, end);
   assert.deepEqual(seen.gaps, []);
 });
 

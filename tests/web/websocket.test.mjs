@@ -84,7 +84,7 @@ test('answers to what was asked with a reference, and pongs', async (t) => {
   assert.equal(payloadOf(heard.messages[0]), 'hello');
   heard.say({ ack: 0, ref: 2 });
   await waitUntil('the acknowledgement is answered', () => heard.others.length === 2);
-  assert.deepEqual(heard.others[1], { acked: 0, ref: 2 });
+  assert.deepEqual(heard.others[1], { acked: 0, count: 1, ref: 2 });
   heard.say({ ping: { any: 'thing' } });
   await waitUntil('the ping is answered', () => heard.others.length === 3);
   assert.deepEqual(heard.others[2], { pong: { any: 'thing' } });
