@@ -1,10 +1,12 @@
 //! Promise: workers fetch from all partitions of a topic as from one, acknowledge by ids, and miss and wait for nothing.
 
 use crate::broker::{Broker, Setup};
-use crate::deadline::wait_until;
+use crate::deadline::{LIMIT, wait_until};
 use crate::partitions::offsets_by_partition;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::thread;
 
 fn messages(fetched: &Value) -> Vec<Value> {
@@ -284,4 +286,88 @@ fn a_worker_that_hangs_up_while_it_waits_loses_nothing() {
         broker.group("t", "g")["lag"] == 0
     });
     assert_eq!(offsets_by_partition(&got), (0..3).map(|partition| (partition, vec![0])).collect());
+}
+
+#[test]
+fn each_of_many_waiting_workers_waits_for_all_partitions_and_none_is_refused() {
+    const WORKERS: usize = 200;
+    const MESSAGES: u64 = 50;
+    let broker = Setup::new().flag("--cores", 2).flag("--shards", 2).start();
+    broker.create_partitions("t", 16, json!({ "ack_wait_ms": 600_000 }));
+    broker.group_post("t", "g", "fetch", json!({}));
+    let (given, got) = mpsc::channel();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..WORKERS {
+            let (given, broker, stop) = (given.clone(), &broker, &stop);
+            scope.spawn(move || {
+                let mut connection = broker.connect();
+                while !stop.load(Ordering::Relaxed) {
+                    connection.send_request("POST", "/topics/t/groups/g/fetch", &[], br#"{"wait_ms":2000}"#);
+                    let answer = connection.response_to("POST");
+                    let fetched = if answer.status == 200 { messages(&answer.data()) } else { vec![answer.json()] };
+                    fetched.into_iter().for_each(|message| given.send(message).unwrap());
+                }
+            });
+        }
+        for number in 0..MESSAGES {
+            broker.publish_in("t", (u32::try_from(number % 16).unwrap(), 16), 1);
+        }
+        let each: Vec<_> = (0..MESSAGES).map(|_| got.recv_timeout(LIMIT)).collect();
+        stop.store(true, Ordering::Relaxed);
+        let each: Vec<_> = each.into_iter().map(Result::unwrap).collect();
+        let expected = (0..16).map(|partition| (partition, (0..if partition < 2 { 4 } else { 3 }).collect())).collect();
+        assert_eq!(offsets_by_partition(&each), expected, "each once");
+    });
+    assert!(got.try_recv().is_err(), "nothing came twice");
+}
+
+#[test]
+fn workers_that_find_the_way_full_wait_all_the_same() {
+    // As many as 128 fetches may wait on the way to the other core, where 32 of the partitions are.
+    let broker = Setup::new().flag("--cores", 2).flag("--shards", 2).flag("--lane-requests", 8).start();
+    broker.create_partitions("t", 64, json!({}));
+    let wait = |group: &str, wait_ms: u64| {
+        let mut connection = broker.connect();
+        let body = json!({ "wait_ms": wait_ms }).to_string();
+        connection.send_request("POST", &format!("/topics/t/groups/{group}/fetch"), &[], body.as_bytes());
+        connection
+    };
+    let _others: Vec<_> = (0..20).map(|_| wait("other", 60_000)).collect();
+    let mut found = wait("g", 1_000);
+    assert!(messages(&found.response_to("POST").expect(200).data()).is_empty());
+    for partition in [0, 1, 62, 63] {
+        let mut waiting = wait("g", 60_000);
+        let target = format!("/topics/t/publish?partition={partition}");
+        wait_until("it is published", || broker.request("POST", &target, &[], b"x").status == 202);
+        let fetched = waiting.response_to("POST").expect(200).data();
+        assert!(messages(&fetched).len() == 1 && fetched["partition"] == partition, "{fetched}");
+    }
+}
+
+#[test]
+fn what_wakes_a_worker_that_has_gone_comes_to_another() {
+    let broker = Setup::new().flag("--cores", 2).flag("--shards", 2).start();
+    broker.create_partitions("t", 4, json!({ "ack_wait_ms": 200 }));
+    broker.group_post("t", "g", "fetch", json!({}));
+    for round in 0..10 {
+        let ask = || {
+            let mut connection = broker.connect();
+            connection.send_request("POST", "/topics/t/groups/g/fetch", &[], br#"{"wait_ms":60000}"#);
+            connection
+        };
+        let gone: Vec<_> = (0..5).map(|_| ask()).collect();
+        let mut stays = ask();
+        // They are woken and hang up at the same time.
+        broker.publish_in("t", (round % 4, 4), 1);
+        drop(gone);
+        broker.publish_in("t", ((round + 1) % 4, 4), 1);
+        let mut given = messages(&stays.response_to("POST").expect(200).data());
+        assert!(!given.is_empty());
+        wait_until("all is acknowledged", || {
+            broker.group_post("t", "g", "ack", json!({ "ids": ids(&given) }));
+            given = messages(&broker.group_post("t", "g", "fetch", json!({ "wait_ms": 20 })));
+            given.is_empty() && broker.group("t", "g")["lag"] == 0
+        });
+    }
 }

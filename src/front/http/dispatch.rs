@@ -139,7 +139,7 @@ impl Session {
                 Err(problem) => self.refuse(front, context, &problem, io),
             },
             Task::Delete(name) => self.ask(context, company, Waiting::Deleted, Request::Delete { name }, io),
-            Task::Stat(spread) => self.ask_stats(context, company, &spread, io),
+            Task::Stat(Spread { topic, .. }) => self.ask_stats(context, company, &spread(topic, io), io),
             Task::List(page) => {
                 self.ask(context, company, Waiting::Listed(Box::new(page), Vec::new()), Request::Report, io);
             }
@@ -155,7 +155,8 @@ impl Session {
                 }
                 Err(problem) => self.refuse(front, context, &problem, io),
             },
-            Task::Groups(Spread { topic, partitions }) => {
+            Task::Groups(Spread { topic, .. }) => {
+                let Spread { topic, partitions } = spread(topic, io);
                 let question = |partition| (partition, Request::Groups { topic: topic.clone(), partition });
                 let questions = (0..partitions).map(question).collect();
                 let number = self.exchanges.push(context, company, Waiting::Nothing);

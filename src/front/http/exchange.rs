@@ -51,7 +51,8 @@ pub(super) enum Task {
 #[derive(Debug)]
 pub(super) struct Spread {
     pub(super) topic: TopicName,
-    /// How many they are; 1 for a topic that is not there, so that somebody says so.
+    /// How many they are; 1 for a topic that is not there, so that somebody says so. It may be made again with others before the
+    /// request runs.
     pub(super) partitions: u32,
 }
 
@@ -204,10 +205,11 @@ impl Exchanges {
         !self.queue.is_empty() && self.company == Company::None
     }
 
-    /// Until when the oldest request wants to wait.
+    /// Until when the oldest request wants to wait for answers.
     pub(super) fn wait_until_ms(&self) -> Option<u64> {
         match &self.queue.front()?.waiting {
             Waiting::Page(fetch) if fetch.listening => fetch.until_ms,
+            Waiting::Group(wait) => wait.due_ms(),
             _ => None,
         }
     }

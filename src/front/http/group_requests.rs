@@ -53,6 +53,16 @@ enum GroupAnswers {
     Worker(Worker),
 }
 
+impl GroupWait {
+    /// When it has something to do if no answer comes before, monotonic milliseconds.
+    pub(super) fn due_ms(&self) -> Option<u64> {
+        match &self.answers {
+            GroupAnswers::Worker(worker) => worker.due_ms(),
+            GroupAnswers::Each(_) => None,
+        }
+    }
+}
+
 /// What is asked of whom.
 enum Plan {
     /// Of partitions, all at the same time; at least one.
@@ -214,8 +224,14 @@ impl Session {
         io: &mut Io<'_>,
     ) {
         if let GroupAnswers::Worker(worker) = &mut wait.answers {
-            let moment = Moment { now_ms: io.now().monotonic_ms, is_draining: self.draining };
-            let step = worker.take((part.partition, part.looks), reply, moment);
+            let reply = match reply {
+                // It named no partition: the topic was made again, with fewer.
+                Reply::Refused(_) if !has_partition(&wait.topic, part.partition, io) => {
+                    Reply::Refused(Refusal::topic_not_found(wait.topic.as_str()))
+                }
+                reply => reply,
+            };
+            let step = worker.take((part.partition, part.looks), reply, self.moment(io));
             return self.step_worker(front, part.number, wait, step, io);
         }
         let GroupWait { topic, partitions, answers } = *wait;
@@ -232,14 +248,37 @@ impl Session {
         }
     }
 
+    /// A fetch over partitions may have something to do without an answer: its time has come, or the broker goes down.
+    pub(super) fn wake_worker(&mut self, front: &mut HttpFront, io: &mut Io<'_>) {
+        let moment = self.moment(io);
+        let Some((number, exchange)) = self.exchanges.oldest() else { return };
+        match std::mem::replace(&mut exchange.waiting, Waiting::Nothing) {
+            Waiting::Group(mut wait) => {
+                let step = match &mut wait.answers {
+                    GroupAnswers::Worker(worker) => worker.on_time(moment),
+                    GroupAnswers::Each(_) => Step::Wait,
+                };
+                match step {
+                    Step::Wait => self.wait_for(number, Waiting::Group(wait)),
+                    step => {
+                        self.step_worker(front, number, wait, step, io);
+                        self.resume(front, io);
+                    }
+                }
+            }
+            other => exchange.waiting = other,
+        }
+    }
+
+    fn moment(&self, io: &Io<'_>) -> Moment {
+        Moment { now_ms: io.now().monotonic_ms, is_draining: self.draining }
+    }
+
     fn step_worker(&mut self, front: &mut HttpFront, number: u64, wait: Box<GroupWait>, step: Step, io: &mut Io<'_>) {
         let GroupAnswers::Worker(worker) = &wait.answers else { return };
         match step {
             Step::Wait => self.wait_for(number, Waiting::Group(wait)),
-            Step::Ask { takes_back, asks } => {
-                if takes_back {
-                    io.take_back_pulls();
-                }
+            Step::Ask(asks) => {
                 for ask in asks {
                     let part = Part { number, partition: ask.partition, looks: ask.looks };
                     let (topic, group) = (wait.topic.clone(), worker.group().clone());
@@ -275,6 +314,10 @@ impl Session {
         let problem = Problem::from(refusal);
         self.write_answer(number, io, |context, out| context.write_problem(out, &front.date, &problem));
     }
+}
+
+fn has_partition(topic: &TopicName, number: u32, io: &Io<'_>) -> bool {
+    io.place_of(topic).is_some_and(|place| number < place.partitions)
 }
 
 /// A number that others do not have, for a first partition: connections that fetch once must not all begin at the same one.

@@ -367,6 +367,7 @@ impl Session {
             return socket.on_shutdown(io);
         }
         self.end_waiting_fetch(front, io);
+        self.wake_worker(front, io);
         self.close_if_drained(io);
     }
 
@@ -449,7 +450,10 @@ impl Session {
                     self.refuse_framing(front, timed_out(&text), io);
                 }
             }
-            _ if !self.exchanges.is_empty() => self.end_waiting_fetch(front, io),
+            _ if !self.exchanges.is_empty() => {
+                self.end_waiting_fetch(front, io);
+                self.wake_worker(front, io);
+            }
             Phase::Head if self.input.is_empty() => io.close(Close::Flush),
             Phase::Head => {
                 let text = format!("the request's head did not end within {} ms", front.settings.header_timeout_ms);

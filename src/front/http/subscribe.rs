@@ -1,6 +1,6 @@
 //! What a request for a stream asks for, whatever its protocol: where it starts, in which form, in which group. On its core.
 
-use ringmain_driver::{Io, Join, Notice, Protocol, SlowReader, StartAt, Subscription};
+use ringmain_driver::{End, Io, Join, Notice, Protocol, SlowReader, StartAt, Subscription};
 use ringmain_model::limit::{MEMBER_IN_FLIGHT_DEFAULT, MEMBER_IN_FLIGHT_MAX};
 use ringmain_model::{GroupName, Offset, Position, Refusal, TopicName};
 use ringmain_wire::http::{RequestHead, Target};
@@ -173,8 +173,12 @@ impl Opening {
             }
             Notice::Moved { epoch, .. } => self.note_epoch(number, epoch),
             Notice::Refused(refusal) => return Standing::Failed(refusal.into()),
-            Notice::Ended(_) => {
-                return Standing::Failed(Refusal::topic_not_found(self.topic.as_str()).into());
+            Notice::Ended(end) => {
+                let refusal = match (end, &self.group) {
+                    (End::GroupDeleted, Some(group)) => Refusal::group_not_found(group.as_str()),
+                    _ => Refusal::topic_not_found(self.topic.as_str()),
+                };
+                return Standing::Failed(refusal.into());
             }
             Notice::Gap { .. } | Notice::Lost { .. } => {}
         }

@@ -1,8 +1,11 @@
 //! A worker's fetch from a topic of several partitions, as a state machine: which partition is asked next, and when. On the core of the connection.
 //!
 //! Partitions are asked in turn, without waiting, and the first that has messages gives the answer. When none has, one look waits
-//! in each of them; the first that is answered ends the others, and all are asked again. A group begins in all partitions before a
-//! message of it is given, so that none misses what is published from then on.
+//! in each of them; what is answered is asked again, alone and one after another, and looked into again if it gives nothing. So a
+//! partition is looked into, about to be asked, being asked, or left out for a while because the broker was too busy. One question
+//! for messages is on its way at most: what a second one got would find nobody.
+//!
+//! A group begins in all partitions before a message of it is given, so that none misses what is published from then on.
 
 #[cfg(test)]
 mod tests;
@@ -12,6 +15,13 @@ use ringmain_engine::{Assignment, GroupStart, Reply};
 use ringmain_model::{GroupName, Incarnation, PartitionRef, Refusal, RefusalKind};
 
 use super::gather::Room;
+
+/// After how long partitions are asked that were left out because the broker was too busy, in milliseconds: at least, and so much
+/// more by chance. Fetches that kept in step would find the way full of each other's questions, the last of them always.
+const ROUND_MS: u64 = 150;
+const ROUND_SPREAD_MS: u32 = 200;
+/// How many of them: so many fetches that find no place make few questions.
+const ROUND_PARTITIONS: usize = 4;
 
 /// What a connection remembers of the group that it fetched for last: that it has begun in all partitions, in these epochs. Epochs do
 /// not repeat, so that a group which was deleted since, or made to seek, shows.
@@ -27,6 +37,7 @@ pub(super) struct Begun {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Ask {
     pub(super) partition: u32,
+    /// It waits until there is something, and gets nothing of it.
     pub(super) looks: bool,
     pub(super) wish: GroupWish,
 }
@@ -34,13 +45,9 @@ pub(super) struct Ask {
 /// What is to be done next.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum Step {
-    /// Wait for answers.
+    /// Wait for answers, or until [`Worker::due_ms`].
     Wait,
-    /// Ask, once looks that still wait are taken back if that is wanted.
-    Ask {
-        takes_back: bool,
-        asks: Vec<Ask>,
-    },
+    Ask(Vec<Ask>),
     /// Answer with what a partition gave, which may be nothing.
     Give {
         partition: PartitionRef,
@@ -56,8 +63,8 @@ enum Phase {
     Begin,
     /// Partitions are asked in turn.
     Turn,
-    /// A look waits in each partition.
-    Look,
+    /// A look waits in each partition, or it is about to be asked.
+    Wait,
 }
 
 /// The time, and whether the broker goes down.
@@ -78,20 +85,39 @@ pub(super) struct Wanted {
     pub(super) until_ms: u64,
 }
 
-/// A fetch on its way.
+/// A fetch on its way. Sets of partitions are bits.
 #[derive(Debug)]
 pub(super) struct Worker {
     place: TopicPlace,
     group: GroupName,
     wanted: Wanted,
     phase: Phase,
-    /// The partition whose turn it is, and how many were asked before it.
+    /// The partition that was asked last, or is to be asked first.
     at: u32,
+    /// How many were asked in the first turn.
     asked: u32,
-    /// Bits of the partitions in which a look is not answered.
+    /// The question to `at` is not answered.
+    is_asking: bool,
+    /// Where the group is to begin and has not answered.
+    probes: u64,
+    /// Where a look is not answered.
     looks: u64,
+    /// Where a look was answered, so that there may be messages.
+    woken: u64,
+    /// Where the broker was too busy for a look or a question.
+    left_out: u64,
+    /// When those are asked.
+    round_ms: Option<u64>,
+    /// Differs between connections and rounds.
+    chance: u32,
     /// For partitions in which the group is to begin and which were too busy.
     room: Room,
+    /// What was said last by a broker that was too busy.
+    busy: Option<Refusal>,
+    /// A partition answered whether it has messages.
+    has_heard: bool,
+    /// Messages to be given once the group has begun everywhere.
+    held: Option<(PartitionRef, u64, Vec<Assignment>)>,
     begun: Begun,
     is_begun: bool,
 }
@@ -118,8 +144,17 @@ impl Worker {
             phase: Phase::Begin,
             at,
             asked: 0,
+            is_asking: false,
+            probes: 0,
             looks: 0,
+            woken: 0,
+            left_out: 0,
+            round_ms: None,
+            chance: first,
             room: Room::default(),
+            busy: None,
+            has_heard: false,
+            held: None,
             begun,
             is_begun,
         }
@@ -134,6 +169,11 @@ impl Worker {
         self.looks != 0
     }
 
+    /// When [`Worker::on_time`] is to be called, monotonic milliseconds, if no answer changes it before.
+    pub(super) fn due_ms(&self) -> Option<u64> {
+        self.round_ms
+    }
+
     /// What the connection is to remember.
     pub(super) fn into_begun(self) -> Option<Begun> {
         self.is_begun.then_some(self.begun)
@@ -141,104 +181,253 @@ impl Worker {
 
     pub(super) fn begin(&mut self) -> Step {
         if self.is_begun {
-            return self.turn(self.at, false);
+            return self.turn(self.at);
         }
-        self.look(0)
+        self.begin_except(0)
     }
 
-    /// Takes the answer of a partition.
+    /// Takes the answer of a partition: to a look, or to another question.
     pub(super) fn take(&mut self, (number, looks): (u32, bool), reply: Reply, moment: Moment) -> Step {
         match reply {
-            Reply::Pulled { partition, epoch, .. } if looks => self.looked(partition, epoch, moment),
+            Reply::Pulled { .. } if looks => self.looked(number, moment),
+            Reply::Pulled { partition, epoch, .. } if self.phase == Phase::Begin => {
+                self.probed(partition.partition, epoch, moment)
+            }
             Reply::Pulled { partition, epoch, assignments, .. } => self.pulled(partition, epoch, assignments, moment),
-            // A look that was taken back and is not there any more: others were asked since, and they decide.
-            Reply::Refused(_) if looks && self.phase == Phase::Turn => {
-                self.looks &= !bit(number);
-                Step::Wait
-            }
-            Reply::Refused(refusal) if self.can_ask_again(number, &refusal) => {
-                self.looks &= !bit(number);
-                self.room.want(number);
-                self.begin_where_busy()
-            }
-            Reply::Refused(refusal) => Step::Refuse(refusal),
+            Reply::Refused(refusal) if looks => self.look_refused(number, refusal, moment),
+            Reply::Refused(refusal) if self.phase == Phase::Begin => self.probe_refused(number, refusal, moment),
+            Reply::Refused(refusal) => self.pull_refused(number, refusal, moment),
             // The note that a look was taken back.
             _ => Step::Wait,
         }
     }
 
-    /// Whether a partition was too busy for the group to begin, and there will be room.
-    fn can_ask_again(&self, number: u32, refusal: &Refusal) -> bool {
-        let will_be_room = self.looks != bit(number) || self.room.is_left();
-        self.phase == Phase::Begin && refusal.kind == RefusalKind::Busy && will_be_room
+    /// The time that was asked for has come, or the broker goes down.
+    pub(super) fn on_time(&mut self, moment: Moment) -> Step {
+        let has_time = self.has_time(moment);
+        if has_time && self.round_ms.is_none_or(|round_ms| moment.now_ms < round_ms) {
+            return Step::Wait;
+        }
+        self.round_ms = None;
+        match self.phase {
+            Phase::Begin if self.probes == 0 && has_time => {
+                self.room.make();
+                self.begin_where_busy()
+            }
+            Phase::Begin if self.probes == 0 => self.end(),
+            Phase::Wait if has_time => {
+                for _ in 0..ROUND_PARTITIONS {
+                    let Some(number) = self.next_of(self.left_out & !self.woken) else { break };
+                    self.woken |= bit(number);
+                }
+                self.left_out &= !self.woken;
+                self.wait(moment)
+            }
+            Phase::Wait if !self.is_asking && self.looks == 0 => self.end(),
+            // Answers are under way, and end it.
+            Phase::Begin | Phase::Turn | Phase::Wait => Step::Wait,
+        }
+    }
+
+    /// Has the group begin in all partitions but those.
+    fn begin_except(&mut self, begun: u64) -> Step {
+        (self.phase, self.is_begun, self.room) = (Phase::Begin, false, Room::default());
+        let numbers: Vec<_> = (0..self.place.partitions).filter(|number| begun & bit(*number) == 0).collect();
+        self.probes = numbers.iter().map(|number| bit(*number)).sum();
+        Step::Ask(numbers.into_iter().map(|number| self.probe(number)).collect())
     }
 
     fn begin_where_busy(&mut self) -> Step {
         let Some(number) = self.room.next() else { return Step::Wait };
-        self.looks |= bit(number);
-        Step::Ask { takes_back: false, asks: vec![self.look_into(number, 0)] }
+        self.probes |= bit(number);
+        Step::Ask(vec![self.probe(number)])
     }
 
-    fn looked(&mut self, partition: PartitionRef, epoch: u64, moment: Moment) -> Step {
-        self.looks &= !bit(partition.partition);
-        match self.phase {
-            Phase::Begin => {
-                if let Some(known) = self.begun.epochs.get_mut(partition.partition as usize) {
-                    *known = epoch;
-                }
-                self.room.make();
-                let step = self.begin_where_busy();
-                self.is_begun = self.looks == 0;
-                if self.is_begun { self.turn(self.at, false) } else { step }
-            }
-            Phase::Turn => Step::Wait,
-            Phase::Look if !self.has_time(moment) => Step::Give { partition, epoch, assignments: Vec::new() },
-            Phase::Look => self.turn(partition.partition, true),
+    /// The group has begun in a partition.
+    fn probed(&mut self, number: u32, epoch: u64, moment: Moment) -> Step {
+        self.probes &= !bit(number);
+        self.note_epoch(number, epoch);
+        self.room.make();
+        let step = self.begin_where_busy();
+        if self.probes != 0 {
+            return step;
         }
+        self.is_begun = true;
+        self.give_held().unwrap_or_else(|| self.go_on(moment))
+    }
+
+    fn probe_refused(&mut self, number: u32, refusal: Refusal, moment: Moment) -> Step {
+        self.probes &= !bit(number);
+        if refusal.kind != RefusalKind::Busy {
+            return self.give_held().unwrap_or(Step::Refuse(refusal));
+        }
+        self.room.want(number);
+        let step = self.begin_where_busy();
+        if self.probes != 0 {
+            return step;
+        }
+        // Messages do not wait for that: the next fetch has the group begin.
+        if let Some(given) = self.give_held() {
+            return given;
+        }
+        self.busy = Some(refusal);
+        if !self.has_time(moment) {
+            return self.end();
+        }
+        self.plan_round(moment);
+        Step::Wait
+    }
+
+    fn give_held(&mut self) -> Option<Step> {
+        let (partition, epoch, assignments) = self.held.take()?;
+        Some(Step::Give { partition, epoch, assignments })
+    }
+
+    fn looked(&mut self, number: u32, moment: Moment) -> Step {
+        self.looks &= !bit(number);
+        self.woken |= bit(number);
+        self.has_heard = true;
+        match self.phase {
+            Phase::Wait if self.is_asking => Step::Wait,
+            Phase::Wait if self.has_time(moment) => self.wait(moment),
+            Phase::Wait => self.end(),
+            // It is asked later.
+            Phase::Begin | Phase::Turn => Step::Wait,
+        }
+    }
+
+    fn look_refused(&mut self, number: u32, refusal: Refusal, moment: Moment) -> Step {
+        self.looks &= !bit(number);
+        if refusal.kind == RefusalKind::Busy {
+            self.leave_out(number, refusal, moment);
+            let is_over = self.phase == Phase::Wait && !self.is_asking && self.looks == 0 && !self.has_time(moment);
+            return if is_over { self.end() } else { Step::Wait };
+        }
+        if self.phase == Phase::Wait && !self.is_asking {
+            return Step::Refuse(refusal);
+        }
+        // What is on its way may bring messages and is waited for; then this partition is asked itself.
+        self.woken |= bit(number);
+        Step::Wait
     }
 
     fn pulled(&mut self, partition: PartitionRef, epoch: u64, assignments: Vec<Assignment>, moment: Moment) -> Step {
-        if self.begun.epochs.get(partition.partition as usize) != Some(&epoch) {
-            // It was made to seek, or deleted and made again: the next fetch looks whether it is everywhere.
-            self.is_begun = false;
+        let number = partition.partition;
+        self.has_heard = true;
+        self.has_asked();
+        if self.begun.epochs.get(number as usize) != Some(&epoch) {
+            // It was made to seek, or deleted and made again: then it is perhaps not there in the others.
+            self.note_epoch(number, epoch);
+            self.held = (!assignments.is_empty()).then_some((partition, epoch, assignments));
+            return self.begin_except(bit(number));
         }
-        self.asked += 1;
         if !assignments.is_empty() {
             return Step::Give { partition, epoch, assignments };
         }
+        self.go_on(moment)
+    }
+
+    fn pull_refused(&mut self, number: u32, refusal: Refusal, moment: Moment) -> Step {
+        self.has_asked();
+        if refusal.kind != RefusalKind::Busy {
+            return Step::Refuse(refusal);
+        }
+        if self.phase == Phase::Wait {
+            self.leave_out(number, refusal, moment);
+        } else {
+            self.busy = Some(refusal);
+        }
+        self.go_on(moment)
+    }
+
+    fn has_asked(&mut self) {
+        self.is_asking = false;
+        self.asked += u32::from(self.phase == Phase::Turn);
+    }
+
+    /// The partition that was asked has nothing.
+    fn go_on(&mut self, moment: Moment) -> Step {
         if self.asked < self.place.partitions {
-            self.at = (self.at + 1) % self.place.partitions;
-            return Step::Ask { takes_back: false, asks: vec![self.pull()] };
+            let step = u32::from(self.asked > 0);
+            return self.turn((self.at + step) % self.place.partitions);
         }
-        if !self.has_time(moment) {
-            return Step::Give { partition, epoch, assignments };
+        if self.has_time(moment) { self.wait(moment) } else { self.end() }
+    }
+
+    fn turn(&mut self, number: u32) -> Step {
+        self.phase = Phase::Turn;
+        Step::Ask(vec![self.pull(number)])
+    }
+
+    /// Looks into partitions of which nothing is known, and asks one that may have something.
+    fn wait(&mut self, moment: Moment) -> Step {
+        self.phase = Phase::Wait;
+        let known = self.looks | self.woken | self.left_out | if self.is_asking { bit(self.at) } else { 0 };
+        let wait_ms = self.wanted.until_ms.saturating_sub(moment.now_ms);
+        let missing = (0..self.place.partitions).filter(|number| known & bit(*number) == 0);
+        let mut asks: Vec<_> = missing.map(|number| self.look_into(number, wait_ms)).collect();
+        self.looks |= asks.iter().map(|ask| bit(ask.partition)).sum::<u64>();
+        if self.left_out != 0 {
+            self.plan_round(moment);
         }
-        self.phase = Phase::Look;
-        self.look(self.wanted.until_ms - moment.now_ms)
+        if !self.is_asking
+            && let Some(number) = self.next_of(self.woken)
+        {
+            self.woken &= !bit(number);
+            asks.push(self.pull(number));
+        }
+        if asks.is_empty() { Step::Wait } else { Step::Ask(asks) }
+    }
+
+    /// The time is over: nothing came, unless nobody could be asked whether something did.
+    fn end(&mut self) -> Step {
+        if let Some(busy) = self.busy.take().filter(|_| !self.has_heard) {
+            return Step::Refuse(busy);
+        }
+        let epoch = self.begun.epochs.get(self.at as usize).copied().unwrap_or_default();
+        Step::Give { partition: self.place.partition(self.at), epoch, assignments: Vec::new() }
+    }
+
+    fn leave_out(&mut self, number: u32, busy: Refusal, moment: Moment) {
+        self.left_out |= bit(number);
+        self.busy = Some(busy);
+        self.plan_round(moment);
+    }
+
+    fn plan_round(&mut self, moment: Moment) {
+        if self.round_ms.is_none() {
+            self.chance = self.chance.wrapping_mul(747_796_405).wrapping_add(2_891_336_453);
+            let wait_ms = ROUND_MS + u64::from((self.chance >> 16) % ROUND_SPREAD_MS);
+            self.round_ms = Some((moment.now_ms + wait_ms).min(self.wanted.until_ms));
+        }
+    }
+
+    /// The first partition of a set after the one that was asked last.
+    fn next_of(&self, set: u64) -> Option<u32> {
+        let count = self.place.partitions;
+        (1..=count).map(|step| (self.at + step) % count).find(|number| set & bit(*number) != 0)
+    }
+
+    fn note_epoch(&mut self, number: u32, epoch: u64) {
+        if let Some(known) = self.begun.epochs.get_mut(number as usize) {
+            *known = epoch;
+        }
     }
 
     fn has_time(&self, moment: Moment) -> bool {
         !moment.is_draining && moment.now_ms < self.wanted.until_ms
     }
 
-    /// Asks the partitions in turn, from `first` on.
-    fn turn(&mut self, first: u32, takes_back: bool) -> Step {
-        (self.phase, self.at, self.asked) = (Phase::Turn, first, 0);
-        Step::Ask { takes_back, asks: vec![self.pull()] }
-    }
-
-    fn pull(&self) -> Ask {
+    fn pull(&mut self, number: u32) -> Ask {
+        (self.at, self.is_asking) = (number, true);
         let Wanted { start, count, .. } = self.wanted;
-        Ask { partition: self.at, looks: false, wish: GroupWish::Pull { start, count, wait_ms: 0 } }
+        Ask { partition: number, looks: false, wish: GroupWish::Pull { start, count, wait_ms: 0 } }
     }
 
-    /// Looks into all partitions. Where an earlier look is not answered yet, it goes on: should it still be on its way back, all are
-    /// asked once more for nothing, and if the broker was too busy to take it back it still sees what comes.
-    fn look(&mut self, wait_ms: u64) -> Step {
-        let missing = (0..self.place.partitions).filter(|partition| self.looks & bit(*partition) == 0);
-        let asks: Vec<_> = missing.map(|partition| self.look_into(partition, wait_ms)).collect();
-        self.looks |= asks.iter().map(|ask| bit(ask.partition)).sum::<u64>();
-        Step::Ask { takes_back: false, asks }
+    /// Asks for no messages, so that the group is there. That looks may wait at the same time is why it is none.
+    fn probe(&self, partition: u32) -> Ask {
+        let wish = GroupWish::Pull { start: self.wanted.start, count: 0, wait_ms: 0 };
+        Ask { partition, looks: false, wish }
     }
 
     fn look_into(&self, partition: u32, wait_ms: u64) -> Ask {
