@@ -121,6 +121,7 @@ mod subcommands;
 mod topic_changes;
 mod topic_deletion;
 mod topics;
+mod topics_in_pages;
 mod unread_answers;
 mod unwritable_log;
 mod waiting_fetches_and_lanes;
