@@ -168,7 +168,6 @@ pub(crate) struct OpenBatch {
     /// Small entries since the last part.
     tail: Vec<u8>,
     entry_bytes: usize,
-    checksum: u32,
     count: u32,
     /// Entries that are no group progress.
     urgent: u32,
@@ -192,10 +191,8 @@ impl OpenBatch {
     pub(crate) fn push(&mut self, entry: &Entry) {
         let start = self.tail.len();
         let shared = entry::encode(entry, &mut self.tail);
-        self.checksum = crc32c::crc32c_append(self.checksum, &self.tail[start..]);
         self.entry_bytes += self.tail.len() - start;
         if let Some(shared) = shared {
-            self.checksum = crc32c::crc32c_append(self.checksum, &shared);
             self.entry_bytes += shared.len();
             self.parts.push(Bytes::from(std::mem::take(&mut self.tail)));
             self.parts.push(shared);
@@ -218,14 +215,15 @@ impl OpenBatch {
             previous_checksum: place.previous_checksum,
             count: self.count,
         };
+        if !self.tail.is_empty() {
+            self.parts.push(Bytes::from(self.tail));
+        }
+        // Summed only now: the header comes first, and to put a sum before another costs more than to add up a usual batch.
         let head = crc32c::crc32c(&header.encode()[4..]);
-        header.checksum = crc32c::crc32c_combine(head, self.checksum, self.entry_bytes);
-        let mut parts = Vec::with_capacity(self.parts.len() + 3);
+        header.checksum = self.parts.iter().fold(head, |sum, part| crc32c::crc32c_append(sum, part));
+        let mut parts = Vec::with_capacity(self.parts.len() + 2);
         parts.push(Bytes::copy_from_slice(&header.encode()));
         parts.append(&mut self.parts);
-        if !self.tail.is_empty() {
-            parts.push(Bytes::from(self.tail));
-        }
         let filling = usize::try_from(header.bytes_on_disk()).unwrap_or(usize::MAX) - length;
         push_zeros(&mut parts, filling);
         ClosedBatch { header, parts }
