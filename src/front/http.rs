@@ -32,6 +32,7 @@ mod settings;
 mod several;
 mod sse;
 mod subscribe;
+mod survey;
 mod topics;
 mod upload;
 mod whole;

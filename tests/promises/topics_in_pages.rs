@@ -1,6 +1,7 @@
 //! Promise: the list of topics comes in pages by name: each topic once, whatever is made and deleted meanwhile elsewhere in the list.
 
 use crate::broker::Broker;
+use ringmain_model::limit::REPORTED_PARTITIONS_MAX;
 use serde_json::{Value, json};
 
 fn page(broker: &Broker, query: &str) -> (Vec<String>, Option<String>) {
@@ -67,4 +68,23 @@ fn what_comes_and_goes_moves_no_other() {
     assert_eq!(of_those, stays.iter().collect::<Vec<_>>());
     let told: Value = broker.get("/topics?limit=1").expect(200).json();
     assert!(told["next_cursor"].is_string(), "{told}");
+}
+
+#[test]
+fn more_than_is_reported_at_a_time_comes_whole() {
+    let broker = Broker::start();
+    let mut names: Vec<String> = (0..REPORTED_PARTITIONS_MAX * 2).map(|number| format!("t{number}")).collect();
+    for (number, name) in names.iter().enumerate() {
+        broker.create_topic_with(json!({ "partitions": if number % 40 == 0 { 64 } else { 1 } }), name);
+    }
+    names.sort();
+    for limit in [names.len() - 1, names.len(), 100] {
+        assert_eq!(all_pages(&broker, limit, || ()), names, "{limit} a page");
+    }
+    assert_eq!(page(&broker, ""), (names, None));
+    let told = broker.get("/topics").expect(200).json();
+    for topic in told["data"].as_array().unwrap() {
+        let parts = topic["partition_stats"].as_array().map_or(1, Vec::len);
+        assert_eq!(topic["partitions"].as_u64(), Some(parts as u64), "{topic}");
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hashbrown::HashMap;
-use ringmain_engine::{Effect, Event as ShardEvent, Now, Shard, StorageState};
+use ringmain_engine::{Effect, Event as ShardEvent, Now, Origin, Shard, StorageState};
 use ringmain_model::limit::{LISTEN_BACKLOG, TURN_BUNDLES_MAX, TURN_EVENTS_MAX};
 use ringmain_model::{CoreId, PartitionRef, ShardId};
 use ringmain_uring::{Error as RingError, Event, ListenerId, LockGuard, Ring};
@@ -21,7 +21,7 @@ use crate::letters::{Letter, LetterKey};
 use crate::membership::{Membership, MembershipKey};
 use crate::orders::{OrderKey, SentOrder};
 use crate::placement::PlacementTable;
-use crate::report::CoreCounters;
+use crate::report::{CoreCounters, NameRange};
 use crate::storage::{Disk, Done};
 use crate::timers::Timers;
 use crate::window::{Cursor, CursorKey, Window, WindowKey, WindowLimits};
@@ -110,6 +110,9 @@ pub(crate) struct State<F: Front> {
     pub(crate) lanes: Lanes,
     /// What this core says to itself.
     pub(crate) local: VecDeque<LaneItem>,
+    /// Reports that were asked for, oldest first: at most one for each connection of this core and for each request that a lane
+    /// bears.
+    pub(crate) reports_owed: VecDeque<(Origin, NameRange)>,
     pub(crate) shards: Vec<Shard>,
     pub(crate) effects: Vec<Effect>,
     /// A shard of this core was given something since its turn last ended.
@@ -199,6 +202,7 @@ impl<F: Front> Core<F> {
             let more = self.state.take_lanes() || more;
             self.state.fire_timers();
             self.state.fire_shards();
+            self.state.make_report();
             self.settle();
             if self.shared.shutdown.load(Ordering::Relaxed) && self.drain() {
                 return Ok(());
@@ -263,7 +267,13 @@ impl<F: Front> Core<F> {
         let state = &mut self.state;
         let shards_dirty = state.owes_turn_end || state.shards.iter().any(Shard::is_dirty);
         let disk_busy = !state.file_effects.is_empty() || self.disk.as_ref().is_some_and(Disk::has_done);
-        if more || disk_busy || shards_dirty || !state.local.is_empty() || !state.news.is_empty() {
+        if more
+            || disk_busy
+            || shards_dirty
+            || !state.local.is_empty()
+            || !state.news.is_empty()
+            || !state.reports_owed.is_empty()
+        {
             return Some(Duration::ZERO);
         }
         if state.lanes.expects_replies() && state.lanes.look(LOOKS_BEFORE_SLEEP) {

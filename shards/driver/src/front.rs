@@ -113,8 +113,13 @@ pub enum Request {
         /// What.
         wish: GroupWish,
     },
-    /// How all cores and topics stand: one [`Answer::Report`] per core.
-    Report,
+    /// How all cores stand, and the next topics by name: one [`Answer::Report`] per core, all of the same topics.
+    Report {
+        /// Names up to this text were seen; it need not be one. `None` begins with the first.
+        after: Option<Box<str>>,
+        /// At most about that many topics, and not more than a turn bears.
+        topics_max: usize,
+    },
     /// Store a message.
     Publish {
         /// The topic's name.

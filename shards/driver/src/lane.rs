@@ -15,7 +15,7 @@ use ringmain_uring::Waker;
 use ringmain_wal::RecordBatch;
 use rtrb::{Consumer, Producer, RingBuffer};
 
-use crate::report::CoreReport;
+use crate::report::{CoreReport, NameRange};
 use crate::route::WAITING_BIT;
 
 /// One thing said from core to core.
@@ -23,7 +23,7 @@ use crate::route::WAITING_BIT;
 pub(crate) enum LaneItem {
     Ask { shard: ShardId, origin: Origin, command: Command },
     Reply { to: Origin, reply: Reply },
-    AskReport { origin: Origin },
+    AskReport { origin: Origin, names: NameRange },
     Report { to: Origin, report: Box<CoreReport> },
     Assign { to: Origin, assignment: Assignment },
     Tell { to: Origin, news: MemberNews },

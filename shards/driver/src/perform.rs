@@ -1,24 +1,16 @@
 //! Carries out what shards decided and what cores say to each other, on the core that receives it.
 
 use hashbrown::HashMap;
-use ringmain_engine::{Command, Effect, Event, Origin, Reply};
-use ringmain_model::{CoreId, Incarnation, ShardId};
+use ringmain_engine::{Command, Effect, Event, Origin, Reply, TopicStats};
+use ringmain_model::{CoreId, PartitionRef, ShardId};
 
 use crate::connection::ConnectionKey;
 use crate::core::State;
 use crate::front::{Answer, Front};
 use crate::lane::LaneItem;
-use crate::report::{CoreReport, ShardStorage, TopicOnCore};
+use crate::report::{CoreReport, NameRange, ShardStorage, TopicOnCore};
 use crate::route::{AskerKind, WAITING_BIT};
 use crate::storage::tell_news;
-
-/// What this core's windows and memberships of a topic come to.
-#[derive(Clone, Copy, Default)]
-struct TopicSums {
-    delivered: [u64; 2],
-    dropped: u64,
-    subscribers: [u64; 2],
-}
 
 impl<F: Front> State<F> {
     /// Performs the effects that the shard at `index` of this core left.
@@ -64,10 +56,7 @@ impl<F: Front> State<F> {
             LaneItem::Ask { shard, origin, command } => self.give_shard(shard, Event::Asked { origin, command }),
             LaneItem::Placed { shard, change } => self.give_shard(shard, Event::Placed { change }),
             LaneItem::Reply { to, reply } => self.take_reply(to, reply),
-            LaneItem::AskReport { origin } => {
-                let report = Box::new(self.report());
-                self.say(origin.core, LaneItem::Report { to: origin, report });
-            }
+            LaneItem::AskReport { origin, names } => self.reports_owed.push_back((origin, names)),
             LaneItem::Report { to, report } => self.answer(to, Answer::Report(report)),
             LaneItem::Assign { to, assignment } => {
                 if let AskerKind::Membership(membership) = AskerKind::of(to) {
@@ -89,8 +78,12 @@ impl<F: Front> State<F> {
     }
 
     fn give_shard(&mut self, shard: ShardId, event: Event) {
-        // This core runs the shards own, own + cores, own + 2 cores, …: the n-th of them stands at n.
-        self.give_shard_at(usize::from(shard.0 / self.settings.cores), event);
+        self.give_shard_at(self.index_of(shard), event);
+    }
+
+    /// This core runs the shards own, own + cores, own + 2 cores, …: the n-th of them stands at n.
+    fn index_of(&self, shard: ShardId) -> usize {
+        usize::from(shard.0 / self.settings.cores)
     }
 
     /// Gives an event to the shard at `index` of this core.
@@ -139,48 +132,71 @@ impl<F: Front> State<F> {
         }
     }
 
-    /// What this core has to tell of itself.
-    fn report(&mut self) -> CoreReport {
+    /// Makes the oldest report that was asked for: one a turn, so that long lists let others go first.
+    pub(crate) fn make_report(&mut self) {
+        if let Some((to, names)) = self.reports_owed.pop_front() {
+            let report = Box::new(self.report(&names));
+            self.say(to.core, LaneItem::Report { to, report });
+        }
+    }
+
+    /// What this core has to tell of itself and of some topics.
+    fn report(&mut self, names: &NameRange) -> CoreReport {
+        let mut on_core = Vec::new();
+        let mut places = HashMap::new();
+        let mut own: Vec<Vec<PartitionRef>> = vec![Vec::new(); self.shards.len()];
+        for (name, placed) in self.placement.range(names) {
+            places.insert(placed.incarnation, on_core.len());
+            let (delivered, dropped) = (placed.delivered, placed.dropped);
+            on_core.push(TopicOnCore { name: name.clone(), delivered, dropped, subscribers: [0; 2] });
+            for partition in 0..placed.partitions {
+                let shard = placed.shard.of_partition(partition, self.settings.shards);
+                if shard.core(self.settings.cores) == self.settings.own
+                    && let Some(own) = own.get_mut(self.index_of(shard))
+                {
+                    own.push(PartitionRef { incarnation: placed.incarnation, partition });
+                }
+            }
+        }
+        // A member is one in all partitions.
+        for membership in self.memberships.values().filter(|membership| membership.is_in_first()) {
+            if let Some(at) = places.get(&membership.incarnation()) {
+                on_core[*at].subscribers[membership.protocol.index()] += 1;
+            }
+        }
+        for window in self.windows.values() {
+            let Some(at) = places.get(&window.partition.incarnation) else { continue };
+            let topic = &mut on_core[*at];
+            for protocol in 0..2 {
+                topic.delivered[protocol] += window.delivered[protocol];
+                topic.subscribers[protocol] += u64::from(window.subscribers[protocol]);
+            }
+            topic.dropped += window.dropped;
+        }
+        let topics = self.list_own(own);
+        self.counters.connections_open = self.connections.len() as u64;
+        let stored = self.shards.iter().filter(|_| self.stores);
+        let storage = stored
+            .map(|shard| ShardStorage { shard: shard.id(), state: shard.storage_state(), stats: shard.storage_stats() })
+            .collect();
+        let until = names.until.clone();
+        CoreReport { core: self.settings.own, counters: self.counters, topics, on_core, until, storage }
+    }
+
+    /// How partitions stand, given for each shard of this core.
+    fn list_own(&mut self, own: Vec<Vec<PartitionRef>>) -> Vec<TopicStats> {
         let asker = Origin { core: self.settings.own, asker: 0, request: 0 };
         let mut topics = Vec::new();
-        for shard in &mut self.shards {
+        for (shard, partitions) in self.shards.iter_mut().zip(own) {
             let mut effects = Vec::new();
-            shard.handle(self.now, Event::Asked { origin: asker, command: Command::List }, &mut effects);
+            let command = Command::List { partitions };
+            shard.handle(self.now, Event::Asked { origin: asker, command }, &mut effects);
             for effect in effects {
                 if let Effect::Reply { reply: Reply::Listed(listed), .. } = effect {
                     topics.extend(listed);
                 }
             }
         }
-        let mut sums: HashMap<Incarnation, TopicSums> = HashMap::new();
-        // A member is one in all partitions.
-        for membership in self.memberships.values().filter(|membership| membership.is_in_first()) {
-            sums.entry(membership.incarnation()).or_default().subscribers[membership.protocol.index()] += 1;
-        }
-        for window in self.windows.values() {
-            let sum = sums.entry(window.partition.incarnation).or_default();
-            for at in 0..2 {
-                sum.delivered[at] += window.delivered[at];
-                sum.subscribers[at] += u64::from(window.subscribers[at]);
-            }
-            sum.dropped += window.dropped;
-        }
-        let on_core = self.placement.iter().map(|(name, placed)| {
-            let TopicSums { delivered, dropped, subscribers } =
-                sums.get(&placed.incarnation).copied().unwrap_or_default();
-            TopicOnCore {
-                name: name.clone(),
-                delivered: [0, 1].map(|at| placed.delivered[at] + delivered[at]),
-                dropped: placed.dropped + dropped,
-                subscribers,
-            }
-        });
-        let on_core = on_core.collect();
-        self.counters.connections_open = self.connections.len() as u64;
-        let stored = self.shards.iter().filter(|_| self.stores);
-        let storage = stored
-            .map(|shard| ShardStorage { shard: shard.id(), state: shard.storage_state(), stats: shard.storage_stats() })
-            .collect();
-        CoreReport { core: self.settings.own, counters: self.counters, topics, on_core, storage }
+        topics
     }
 }

@@ -52,6 +52,15 @@ pub struct ShardStorage {
     pub stats: StorageStats,
 }
 
+/// Topics whose names follow each other.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct NameRange {
+    /// They come after this text; from the first one when `None`.
+    pub(crate) after: Option<Box<str>>,
+    /// The last of them; all that follow when `None`.
+    pub(crate) until: Option<TopicName>,
+}
+
 /// One core's report.
 #[derive(Clone, Debug)]
 pub struct CoreReport {
@@ -59,10 +68,12 @@ pub struct CoreReport {
     pub core: CoreId,
     /// Its counters.
     pub counters: CoreCounters,
-    /// Topics of the shards that it runs.
+    /// Partitions that it runs, of the topics that it reports.
     pub topics: Vec<TopicStats>,
-    /// All topics, as its connections see them.
+    /// The topics that it reports, by name, as its connections see them.
     pub on_core: Vec<TopicOnCore>,
+    /// The last name that all cores report this time; `None` when no topic follows.
+    pub until: Option<TopicName>,
     /// The storage of its shards; empty without a data directory.
     pub storage: Vec<ShardStorage>,
 }

@@ -154,7 +154,7 @@ impl<F: Front> State<F> {
                 }
                 self.ask_owner(origin, &topic, partition, |partition| Command::Group { partition, group, action: wish })
             }
-            Request::Report => self.ask_reports(origin),
+            Request::Report { after, topics_max } => self.ask_reports(origin, after, topics_max),
         };
         if let Err(LaneFull) = sent {
             self.counters.lane_busy += 1;
@@ -250,16 +250,19 @@ impl<F: Front> State<F> {
         self.lanes.request(core, item)
     }
 
-    fn ask_reports(&mut self, origin: Origin) -> Result<(), LaneFull> {
+    /// Which topics are reported is decided here, so that all cores report the same ones.
+    fn ask_reports(&mut self, origin: Origin, after: Option<Box<str>>, topics_max: usize) -> Result<(), LaneFull> {
         let cores = (0..self.settings.cores).map(CoreId);
         if !cores.clone().all(|core| self.lanes.has_room(core)) {
             return Err(LaneFull);
         }
+        let names = self.placement.page(after, topics_max);
         for core in cores {
+            let item = LaneItem::AskReport { origin, names: names.clone() };
             if core == self.settings.own {
-                self.local.push_back(LaneItem::AskReport { origin });
+                self.local.push_back(item);
             } else {
-                self.lanes.request(core, LaneItem::AskReport { origin })?;
+                self.lanes.request(core, item)?;
             }
         }
         Ok(())

@@ -215,6 +215,7 @@ pub(crate) fn new_state<F: Front>(
         timers: Timers::default(),
         lanes,
         local: VecDeque::new(),
+        reports_owed: VecDeque::new(),
         shards,
         effects: Vec::new(),
         owes_turn_end: true,

@@ -12,10 +12,15 @@ use ringmain_model::{CoreId, Refusal, ShardId};
 
 use crate::core::Poisoned;
 use crate::lane::{Bed, LaneFull, LaneItem, LaneLimits, connect};
+use crate::report::NameRange;
 use crate::seat::Gate;
 
 fn beds(cores: u16) -> Arc<[Bed]> {
     (0..cores).map(|_| Bed::default()).collect()
+}
+
+fn ask(origin: Origin) -> LaneItem {
+    LaneItem::AskReport { origin, names: NameRange { after: None, until: None } }
 }
 
 #[test]
@@ -24,10 +29,10 @@ fn a_full_lane_refuses_at_once_and_a_reply_makes_room() {
     let mut lanes = connect(2, limits, &beds(2));
     let origin = Origin { core: CoreId(0), asker: 0, request: 0 };
     for _ in 0..2 {
-        assert!(lanes[0].request(CoreId(1), LaneItem::AskReport { origin }).is_ok());
+        assert!(lanes[0].request(CoreId(1), ask(origin)).is_ok());
     }
     assert!(!lanes[0].has_room(CoreId(1)));
-    assert_eq!(lanes[0].request(CoreId(1), LaneItem::AskReport { origin }), Err(LaneFull));
+    assert_eq!(lanes[0].request(CoreId(1), ask(origin)), Err(LaneFull));
     lanes[0].flush();
     let (from, bundle) = lanes[1].receive().unwrap();
     assert_eq!((from, bundle.len()), (CoreId(0), 2), "one bundle holds a turn's requests");
@@ -42,7 +47,7 @@ fn a_ring_that_is_full_keeps_what_is_said_until_there_is_room() {
     let mut lanes = connect(2, limits, &beds(2));
     let origin = Origin { core: CoreId(0), asker: 0, request: 0 };
     for request in 0..5 {
-        let left = lanes[0].request(CoreId(1), LaneItem::AskReport { origin: Origin { request, ..origin } });
+        let left = lanes[0].request(CoreId(1), ask(Origin { request, ..origin }));
         assert!(left.is_ok());
         assert_eq!(lanes[0].flush(), request > 0);
     }

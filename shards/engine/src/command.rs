@@ -62,7 +62,10 @@ pub enum Command {
         partition: PartitionRef,
     },
     /// Tell how all partitions of the shard stand.
-    List,
+    List {
+        /// Which partitions; those that are not there any more are left out.
+        partitions: Vec<PartitionRef>,
+    },
     /// Store a message.
     Publish {
         /// Where.

@@ -165,7 +165,7 @@ impl Shard {
                 self.take_publish(now, publish, effects);
             }
             Command::Stat { partition } => self.stat(origin, partition, effects),
-            Command::List => self.list(origin, effects),
+            Command::List { partitions } => self.list(origin, &partitions, effects),
             Command::Publish { partition, message, answer } => {
                 let publish = Publish { origin, partition, messages: Messages::One(message), answer };
                 self.take_publish(now, publish, effects);

@@ -412,9 +412,8 @@ impl Shard {
         effects.push(Effect::Reply { to: origin, reply });
     }
 
-    pub(crate) fn list(&self, origin: Origin, effects: &mut Vec<Effect>) {
-        let stats = self.partitions_in_order().into_iter().filter_map(|(partition, _)| self.stats_of(partition));
-        let stats = stats.collect();
+    pub(crate) fn list(&self, origin: Origin, partitions: &[PartitionRef], effects: &mut Vec<Effect>) {
+        let stats = partitions.iter().filter_map(|partition| self.stats_of(*partition)).collect();
         effects.push(Effect::Reply { to: origin, reply: Reply::Listed(stats) });
     }
 

@@ -8,6 +8,10 @@ pub const TOPIC_NAME_BYTES_MAX: usize = 255;
 /// Topics that one shard owns. Answer: 503 busy. A topic costs about 1 KiB, so this is some 130 MiB a shard.
 pub const TOPICS_PER_SHARD_MAX: usize = 131_072;
 
+/// Partitions that a core reports in one turn, but for those of the last topic: lists and metrics of many topics are made of many
+/// reports, so that nobody waits for them longer than about a millisecond.
+pub const REPORTED_PARTITIONS_MAX: u32 = 128;
+
 /// Topics in one answer that lists them: all that there can be, unless the request says fewer.
 pub const LISTED_TOPICS_MAX: usize = 1 << 30;
 

@@ -25,7 +25,8 @@ use super::settings::read_change;
 use super::several::SeveralOpening;
 use super::sse::write_head;
 use super::subscribe::{Face, Opening, reads_all_partitions};
-use super::topics::{ListPage, newly_made, read_create};
+use super::survey::{ListPage, Survey, Surveyed};
+use super::topics::{newly_made, read_create};
 use super::ws::{EXTENDED, Socket, write_switch};
 
 /// What scripts of other origins may send.
@@ -140,12 +141,8 @@ impl Session {
             },
             Task::Delete(name) => self.ask(context, company, Waiting::Deleted, Request::Delete { name }, io),
             Task::Stat(Spread { topic, .. }) => self.ask_stats(context, company, &spread(topic, io), io),
-            Task::List(page) => {
-                self.ask(context, company, Waiting::Listed(Box::new(page), Vec::new()), Request::Report, io);
-            }
-            Task::Metrics(exposition) => {
-                self.ask(context, company, Waiting::Measured(exposition, Vec::new()), Request::Report, io);
-            }
+            Task::List(page) => self.survey(context, company, Survey::list(page), io),
+            Task::Metrics(exposition) => self.survey(context, company, Survey::metrics(exposition), io),
             Task::Publish(publish) => self.run_publish(front, context, publish, body, io),
             Task::Fetch(mut fetch) => match fetch.locate(io) {
                 Ok(()) => {
@@ -179,6 +176,11 @@ impl Session {
     fn ask(&mut self, context: Context, company: Company, waiting: Waiting, request: Request, io: &mut Io<'_>) {
         let number = self.exchanges.push(context, company, waiting);
         io.ask(number, request);
+    }
+
+    fn survey(&mut self, context: Context, company: Company, survey: Survey, io: &mut Io<'_>) {
+        let question = survey.question();
+        self.ask(context, company, Waiting::Surveyed(Box::new(survey)), question, io);
     }
 
     /// Asks how all partitions of a topic stand.
@@ -301,28 +303,19 @@ impl Session {
         }
     }
 
-    fn on_report(&mut self, front: &mut HttpFront, number: u64, report: CoreReport, io: &mut Io<'_>) {
+    fn on_report(&mut self, front: &HttpFront, number: u64, report: CoreReport, io: &mut Io<'_>) {
         let Some(exchange) = self.exchanges.get_mut(number) else { return };
-        let cores = usize::from(io.cores());
-        match &mut exchange.waiting {
-            Waiting::Listed(_, reports) | Waiting::Measured(_, reports) => {
-                reports.push(report);
-                if reports.len() < cores {
-                    return;
+        let Waiting::Surveyed(survey) = &mut exchange.waiting else { return };
+        match survey.take(report, usize::from(io.cores())) {
+            Surveyed::Waits => {}
+            Surveyed::Next(question) => io.ask(number, question),
+            Surveyed::Done => {
+                if let Waiting::Surveyed(survey) = std::mem::replace(&mut exchange.waiting, Waiting::Nothing) {
+                    self.write_answer(number, io, |context, out| survey.write(context, out, &front.date));
+                    self.rest();
                 }
             }
-            _ => return,
         }
-        match std::mem::replace(&mut exchange.waiting, Waiting::Nothing) {
-            Waiting::Listed(page, reports) => {
-                self.write_answer(number, io, |context, out| front.write_list(context, out, &page, &reports));
-            }
-            Waiting::Measured(exposition, reports) => {
-                self.write_answer(number, io, |context, out| front.write_metrics(context, out, exposition, &reports));
-            }
-            _ => {}
-        }
-        self.rest();
     }
 
     fn on_page(

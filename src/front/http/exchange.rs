@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 
-use ringmain_driver::CoreReport;
 use ringmain_model::TopicName;
 
 use super::HttpFront;
@@ -16,7 +15,7 @@ use super::published::Divided;
 use super::respond::{Context, Response};
 use super::several::SeveralOpening;
 use super::subscribe::Opening;
-use super::topics::ListPage;
+use super::survey::{ListPage, Survey};
 use super::worker::Begun;
 
 /// What a request wants done once its body is there.
@@ -96,9 +95,8 @@ pub(super) enum Waiting {
     /// Settings were changed: how all partitions stand now is asked next.
     Changed(TopicName),
     Stats(Box<Gather>),
-    /// One report of each core.
-    Listed(Box<ListPage>, Vec<CoreReport>),
-    Measured(Exposition, Vec<CoreReport>),
+    /// Reports of all cores, again and again.
+    Surveyed(Box<Survey>),
     /// The topic, and whether it has several partitions.
     Published(TopicName, bool),
     Divided(Box<Divided>),

@@ -1,10 +1,11 @@
-//! Metrics: the cores' reports summed at each scrape into families of a registry of its own, encoded by the prometheus crate.
+//! Metrics: the cores' reports summed at each scrape into families, encoded by the prometheus crate. On the core of the connection.
 
 mod exposition;
 mod storage;
 
-use prometheus::Registry;
-use prometheus::core::{Collector, Desc};
+use std::collections::BTreeMap;
+
+use prometheus::core::Collector;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
 use ringmain_driver::{CoreCounters, CoreReport, TopicOnCore};
@@ -12,78 +13,68 @@ use ringmain_engine::TopicStats;
 
 pub(super) use self::exposition::Exposition;
 use self::storage::storage_families;
-use super::HttpFront;
 use super::problem::Problem;
 use super::respond::{Context, Response};
 use super::whole::{WholeGroup, WholeTopic};
 
-impl HttpFront {
-    /// Writes all metrics in the format that was asked for.
-    pub(super) fn write_metrics(
-        &mut self,
-        context: &Context,
-        out: &mut Vec<u8>,
-        exposition: Exposition,
-        reports: &[CoreReport],
-    ) {
-        self.body.clear();
-        let encoded = registry(reports).and_then(|registry| exposition.encode(&registry.gather(), &mut self.body));
-        if let Err(error) = encoded {
-            let problem = Problem::new(500, "internal", format!("the metrics cannot be encoded: {error}"));
-            context.write_problem(out, &self.date, &problem);
+/// One scrape in the making. It is made of plain numbers: there is nothing to count into, so nothing is kept between scrapes.
+#[derive(Debug)]
+pub(super) struct Measuring {
+    exposition: Exposition,
+    /// Families that were begun, by name, and what is encoded of each.
+    families: BTreeMap<String, Vec<u8>>,
+    failed: Option<prometheus::Error>,
+}
+
+impl Measuring {
+    pub(super) fn new(exposition: Exposition) -> Self {
+        Self { exposition, families: BTreeMap::new(), failed: None }
+    }
+
+    /// Adds the topics of one report of each core.
+    pub(super) fn take(&mut self, reports: &[CoreReport]) {
+        for family in topic_families(reports) {
+            self.add(&family);
+        }
+    }
+
+    /// Adds what is not of topics.
+    pub(super) fn end(&mut self, reports: &[CoreReport]) {
+        let version = sample(&[("version", env!("CARGO_PKG_VERSION"))], 1, MetricType::GAUGE);
+        let build = family("ringmain_build_info", "The broker's version; always 1.", MetricType::GAUGE, vec![version]);
+        let process = ProcessCollector::for_self().collect();
+        let families =
+            core_families(reports).into_iter().chain(storage_families(reports)).chain([build]).chain(process);
+        for family in families {
+            self.add(&family);
+        }
+    }
+
+    fn add(&mut self, family: &MetricFamily) {
+        // An encoder has nothing to write of a family without a sample.
+        if family.get_metric().is_empty() {
             return;
         }
-        let content_type = Some(exposition.content_type());
-        let response = Response { status: 200, content_type, headers: &[("Vary", "Accept")], body: &self.body };
-        context.write(out, &self.date, &response);
-        self.body.shrink_to(super::topics::CREATE_BYTES_MAX);
-    }
-}
-
-fn registry(reports: &[CoreReport]) -> prometheus::Result<Registry> {
-    let registry = Registry::new();
-    registry.register(Box::new(Summed::of(reports)?))?;
-    registry.register(Box::new(ProcessCollector::for_self()))?;
-    Ok(registry)
-}
-
-/// One scrape's families, made of plain numbers: there is nothing to count into, so nothing is kept between scrapes.
-struct Summed {
-    families: Vec<MetricFamily>,
-    descriptions: Vec<Desc>,
-}
-
-impl Collector for Summed {
-    fn desc(&self) -> Vec<&Desc> {
-        self.descriptions.iter().collect()
+        let encoded = self.families.entry(family.name().to_owned()).or_default();
+        if let Err(error) = self.exposition.append(family, encoded) {
+            self.failed = Some(error);
+        }
     }
 
-    fn collect(&self) -> Vec<MetricFamily> {
-        self.families.clone()
-    }
-}
-
-impl Summed {
-    fn of(reports: &[CoreReport]) -> prometheus::Result<Self> {
-        let mut families = topic_families(reports);
-        families.extend(core_families(reports));
-        families.extend(storage_families(reports));
-        let version = sample(&[("version", env!("CARGO_PKG_VERSION"))], 1, MetricType::GAUGE);
-        families.push(family(
-            "ringmain_build_info",
-            "The broker's version; always 1.",
-            MetricType::GAUGE,
-            vec![version],
-        ));
-        // A family without a sample is left out, as an encoder has nothing to write of it.
-        families.retain(|family| !family.get_metric().is_empty());
-        let describe = |family: &MetricFamily| {
-            let first = family.get_metric().first().map(Metric::get_label).unwrap_or_default();
-            let labels = first.iter().map(|label| label.name().to_owned()).collect();
-            Desc::new(family.name().to_owned(), family.help().to_owned(), labels, Default::default())
+    /// Writes all metrics.
+    pub(super) fn write(self, context: &Context, out: &mut Vec<u8>, date: &str) {
+        let framed = |encoded: Vec<u8>| Ok([self.exposition.frame(&encoded)?, encoded]);
+        let families = self.families.into_values().map(framed).collect::<prometheus::Result<Vec<_>>>();
+        let families = match (self.failed, families) {
+            (None, Ok(families)) => families,
+            (Some(error), _) | (None, Err(error)) => {
+                let problem = Problem::new(500, "internal", format!("the metrics cannot be encoded: {error}"));
+                return context.write_problem(out, date, &problem);
+            }
         };
-        let descriptions = families.iter().map(describe).collect::<prometheus::Result<_>>()?;
-        Ok(Self { families, descriptions })
+        let content_type = Some(self.exposition.content_type());
+        let response = Response { status: 200, content_type, headers: &[("Vary", "Accept")], body: &[] };
+        context.write_pieces(out, date, &response, families.iter().flatten().map(Vec::as_slice));
     }
 }
 

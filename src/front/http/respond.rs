@@ -42,14 +42,22 @@ impl Context {
         headers
     }
 
-    /// Appends an answer of known length.
+    /// Appends an answer.
     pub(super) fn write(&self, out: &mut Vec<u8>, date: &str, response: &Response<'_>) {
-        let body = if response.body.is_empty() {
-            ResponseBody::None
-        } else {
-            ResponseBody::Length(response.body.len() as u64)
-        };
-        out.reserve(256 + response.body.len());
+        self.write_pieces(out, date, response, [response.body].into_iter());
+    }
+
+    /// Appends an answer whose body is made of pieces, instead of the one that it holds.
+    pub(super) fn write_pieces<'b>(
+        &self,
+        out: &mut Vec<u8>,
+        date: &str,
+        response: &Response<'_>,
+        pieces: impl Iterator<Item = &'b [u8]> + Clone,
+    ) {
+        let length = pieces.clone().map(<[u8]>::len).sum::<usize>();
+        let body = if length == 0 { ResponseBody::None } else { ResponseBody::Length(length as u64) };
+        out.reserve(256 + length);
         let head =
             ResponseHead { status: response.status, headers: &[], body, close: self.close, version: self.version };
         match (response.content_type, response.headers, &self.origin) {
@@ -69,7 +77,7 @@ impl Context {
             }
         }
         if !self.head_only {
-            out.extend_from_slice(response.body);
+            pieces.for_each(|piece| out.extend_from_slice(piece));
         }
     }
 

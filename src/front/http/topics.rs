@@ -1,18 +1,16 @@
 //! Topics over HTTP: create, list, stat; and health. On the core of the connection.
 
-use ringmain_driver::{CoreReport, Io, Request};
+use ringmain_driver::{Io, Request};
 use ringmain_engine::TopicStats;
-use ringmain_model::limit::{LISTED_TOPICS_MAX, PARTITIONS_PER_TOPIC_MAX, RETENTION_MESSAGES_MAX};
+use ringmain_model::limit::{PARTITIONS_PER_TOPIC_MAX, RETENTION_MESSAGES_MAX};
 use ringmain_model::{PartitionRef, Retention, Storage, TopicConfig, TopicName, TopicPatch};
-use ringmain_wire::http::Target;
 use ringmain_wire::json::timestamp_text;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::HttpFront;
 use super::problem::Problem;
-use super::query::number_within;
-use super::respond::{Context, write_json, write_success};
+use super::respond::{Context, write_success};
 use super::settings::{Wish, explain, invalid, read_dead_letter, read_retention};
 use super::whole::WholeTopic;
 
@@ -76,7 +74,7 @@ pub(super) fn object_from_slice<'b, T: Deserialize<'b>>(body: &'b [u8]) -> serde
 
 /// How a topic stands, as clients see it.
 #[derive(Serialize)]
-struct StatsBody<'a> {
+pub(super) struct StatsBody<'a> {
     name: &'a str,
     message_count: u64,
     subscriber_count: u64,
@@ -130,29 +128,12 @@ struct DeadLetterStats<'a> {
     max_deliver: Option<u32>,
 }
 
-/// Which part of the list of topics is wanted.
-#[derive(Debug)]
-pub(super) struct ListPage {
-    /// Names up to this one were seen.
-    after: Option<String>,
-    limit: usize,
-}
-
-impl ListPage {
-    pub(super) fn read(target: &Target<'_>) -> Result<Self, Problem> {
-        let all = LISTED_TOPICS_MAX as u64;
-        let limit = number_within(target, "limit", 1..=all, all)?;
-        let after = target.query_value("cursor").map(std::borrow::Cow::into_owned);
-        Ok(Self { after, limit: usize::try_from(limit).unwrap_or(LISTED_TOPICS_MAX) })
-    }
-}
-
 /// Offset of the newest message below an exclusive end; −1 when there is none.
 pub(super) fn latest(end: u64) -> i64 {
     i64::try_from(end).unwrap_or(i64::MAX) - 1
 }
 
-fn stats_body<'s>(whole: &WholeTopic<'s>) -> StatsBody<'s> {
+pub(super) fn stats_body<'s>(whole: &WholeTopic<'s>) -> StatsBody<'s> {
     let stats = whole.first();
     let TopicConfig { retention, max_deliver, .. } = stats.config;
     let topic = stats.config.dead_letter.as_ref().map(TopicName::as_str);
@@ -207,29 +188,6 @@ impl HttpFront {
         self.body.clear();
         write_success(&mut self.body, &stats_body(&whole));
         self.write_body(context, out, status);
-    }
-
-    /// Writes the topics of all cores, sorted by name, or a page of them. A page that does not end the list says where the next
-    /// one begins.
-    pub(super) fn write_list(&mut self, context: &Context, out: &mut Vec<u8>, page: &ListPage, reports: &[CoreReport]) {
-        #[derive(Serialize)]
-        struct Listed<'a> {
-            status: &'static str,
-            data: &'a [StatsBody<'a>],
-            #[serde(skip_serializing_if = "Option::is_none")]
-            next_cursor: Option<&'a str>,
-        }
-        let all = WholeTopic::list(reports);
-        let from = page.after.as_ref().map_or(0, |after| all.partition_point(|topic| topic.name() <= &**after));
-        let rest = &all[from..];
-        let shown = &rest[..rest.len().min(page.limit)];
-        let data: Vec<_> = shown.iter().map(stats_body).collect();
-        let next_cursor = shown.last().filter(|_| shown.len() < rest.len()).map(WholeTopic::name);
-        self.body.clear();
-        write_json(&mut self.body, &Listed { status: "success", data: &data, next_cursor });
-        self.write_body(context, out, 200);
-        // A list of many topics is not kept for the next answer.
-        self.body.shrink_to(CREATE_BYTES_MAX);
     }
 
     pub(super) fn write_deleted(&mut self, context: &Context, out: &mut Vec<u8>) {

@@ -32,10 +32,6 @@ impl<'s> WholeTopic<'s> {
         self.0[0]
     }
 
-    pub(super) fn name(&self) -> &'s str {
-        self.first().name.as_str()
-    }
-
     pub(super) fn parts(&self) -> &[&'s TopicStats] {
         &self.0
     }

@@ -1,7 +1,10 @@
 //! In which format a scraper gets the metrics: the best of ours that it accepts (RFC 9110, section 12.5.1). On the core of the connection.
 
+use std::slice;
+
 use prometheus::proto::MetricFamily;
-use prometheus::{Encoder, ProtobufEncoder, TextEncoder};
+use prometheus::{Encoder, TextEncoder};
+use protobuf::{CodedOutputStream, Message};
 use ringmain_wire::http::RequestHead;
 
 /// The text format, which every scraper takes.
@@ -57,11 +60,41 @@ impl Exposition {
         }
     }
 
-    pub(super) fn encode(self, families: &[MetricFamily], out: &mut Vec<u8>) -> prometheus::Result<()> {
+    /// Adds a family's samples to those of the same family that are encoded already.
+    ///
+    /// # Errors
+    /// The encoder's own.
+    pub(super) fn append(self, family: &MetricFamily, encoded: &mut Vec<u8>) -> prometheus::Result<()> {
+        let start = encoded.len();
         match self {
-            Self::Text => TextEncoder::new().encode(families, out),
-            Self::Protobuf => ProtobufEncoder::new().encode(families, out),
+            Self::Text => {
+                TextEncoder::new().encode(slice::from_ref(family), encoded)?;
+                if start > 0 {
+                    // The lines of help and type stand once, before the first sample.
+                    let comments = encoded[start..].split_inclusive(|byte| *byte == b'\n');
+                    let comments = comments.take_while(|line| line.starts_with(b"#"));
+                    let length: usize = comments.map(<[u8]>::len).sum();
+                    encoded.drain(start..start + length);
+                }
+                Ok(())
+            }
+            // Encodings of one message after each other are the encoding of a message with all their repeated fields.
+            Self::Protobuf => Ok(family.write_to_vec(encoded)?),
         }
+    }
+
+    /// What stands before a whole family.
+    ///
+    /// # Errors
+    /// The encoder's own.
+    pub(super) fn frame(self, family: &[u8]) -> prometheus::Result<Vec<u8>> {
+        let mut frame = Vec::new();
+        if self == Self::Protobuf {
+            let mut length = CodedOutputStream::vec(&mut frame);
+            length.write_raw_varint64(family.len() as u64)?;
+            length.flush()?;
+        }
+        Ok(frame)
     }
 }
 

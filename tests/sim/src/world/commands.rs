@@ -82,7 +82,8 @@ impl World {
             55..58 => self.ask_interest(),
             58 => {
                 let (core, node) = (self.any_core(), self.any_node());
-                self.ask(core, node, Command::List, Asked::List).map(|_| ())
+                let partitions = self.model.lives.keys().map(|life| partition_of(*life)).collect();
+                self.ask(core, node, Command::List { partitions }, Asked::List).map(|_| ())
             }
             _ => self.ask_group(),
         }
