@@ -30,8 +30,6 @@ use crate::window::{Cursor, CursorKey, Window, WindowKey, WindowLimits};
 const LOCAL_ROUNDS_MAX: usize = 8;
 /// Rounds that one turn gives to what comes of file effects at once before it looks at the kernel again.
 const DISK_ROUNDS_MAX: usize = 8;
-/// Looks at the incoming lanes before a core sleeps while it expects replies: some microseconds, less than a wake-up costs.
-const LOOKS_BEFORE_SLEEP: u32 = 2_000;
 /// How soon a bundle that found a lane's ring full is tried again.
 const LANE_RETRY: Duration = Duration::from_millis(1);
 /// How soon accepting is tried again after descriptors ran out, unless a connection ends before.
@@ -276,7 +274,7 @@ impl<F: Front> Core<F> {
         {
             return Some(Duration::ZERO);
         }
-        if state.lanes.expects_replies() && state.lanes.look(LOOKS_BEFORE_SLEEP) {
+        if state.lanes.expects_replies() && state.lanes.look() {
             return Some(Duration::ZERO);
         }
         // A shard that was told of its time in this turn may still wait for something else, a write in flight perhaps: it is told

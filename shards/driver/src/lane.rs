@@ -111,10 +111,36 @@ struct Peer {
     waiting_outstanding: usize,
 }
 
+/// Looks before a core sleeps, while they pay: some tens of microseconds, in which even a core that slept has answered.
+const LOOKS_MAX: u32 = 2_000;
+/// Looks while they do not pay, as when a disk is waited for: less than a microsecond.
+const LOOKS_MIN: u32 = 32;
+/// So often looks that do not pay are tried at full length again.
+const LOOKS_TRIED_EVERY: u32 = 64;
+
+/// How long a core looks for replies before it sleeps. Looking saves a wake-up when they come soon, and is lost when they do not; what
+/// they did before is the best guess.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Patience {
+    /// Times in a row that nothing came.
+    vain: u32,
+}
+
+impl Patience {
+    pub(crate) fn looks(self) -> u32 {
+        if self.vain % LOOKS_TRIED_EVERY == 0 { LOOKS_MAX } else { (LOOKS_MAX >> self.vain.min(16)).max(LOOKS_MIN) }
+    }
+
+    pub(crate) fn learn(&mut self, came: bool) {
+        self.vain = if came { 0 } else { self.vain.wrapping_add(1) };
+    }
+}
+
 /// One core's ends of all its lanes.
 #[derive(Debug)]
 pub(crate) struct Lanes {
     own: CoreId,
+    patience: Patience,
     peers: Vec<Option<Peer>>,
     beds: Arc<[Bed]>,
     limits: LaneLimits,
@@ -136,6 +162,7 @@ pub(crate) fn connect(cores: u16, limits: LaneLimits, beds: &Arc<[Bed]>) -> Vec<
     let ends = producers.into_iter().zip(consumers);
     let lanes = (0..cores).zip(ends).map(|(core, (outgoing, incoming))| Lanes {
         own: CoreId(core),
+        patience: Patience::default(),
         peers: outgoing.into_iter().zip(incoming).map(join_ends).collect(),
         beds: Arc::clone(beds),
         limits,
@@ -274,15 +301,18 @@ impl Lanes {
         self.peers.iter().flatten().any(|peer| peer.requests_outstanding > 0)
     }
 
-    /// Looks at the incoming rings up to `looks` times; says whether something came.
-    pub(crate) fn look(&self, looks: u32) -> bool {
-        for _ in 0..looks {
-            if self.has_incoming() {
-                return true;
+    /// Looks at the incoming rings for a while; says whether something came.
+    pub(crate) fn look(&mut self) -> bool {
+        let looks = self.patience.looks();
+        let came = (0..looks).any(|_| {
+            let came = self.has_incoming();
+            if !came {
+                std::hint::spin_loop();
             }
-            std::hint::spin_loop();
-        }
-        false
+            came
+        });
+        self.patience.learn(came);
+        came
     }
 
     /// Announces that this core is about to wait for the kernel. `false` means that a bundle came meanwhile: do not wait.

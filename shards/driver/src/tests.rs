@@ -11,7 +11,7 @@ use ringmain_engine::{Origin, Reply};
 use ringmain_model::{CoreId, Refusal, ShardId};
 
 use crate::core::Poisoned;
-use crate::lane::{Bed, LaneFull, LaneItem, LaneLimits, connect};
+use crate::lane::{Bed, LaneFull, LaneItem, LaneLimits, Patience, connect};
 use crate::report::NameRange;
 use crate::seat::Gate;
 
@@ -21,6 +21,21 @@ fn beds(cores: u16) -> Arc<[Bed]> {
 
 fn ask(origin: Origin) -> LaneItem {
     LaneItem::AskReport { origin, names: NameRange { after: None, until: None } }
+}
+
+#[test]
+fn looks_that_do_not_pay_become_few_until_they_pay_again() {
+    let mut patience = Patience::default();
+    let long = patience.looks();
+    let vain: u32 = (0..6400)
+        .map(|_| {
+            patience.learn(false);
+            patience.looks()
+        })
+        .sum();
+    assert!(vain / 6400 < long / 20, "{vain} looks of 6400 times in vain");
+    patience.learn(true);
+    assert_eq!(patience.looks(), long);
 }
 
 #[test]
