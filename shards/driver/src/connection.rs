@@ -34,6 +34,8 @@ pub(crate) struct Link {
     pub(crate) closing: Option<Close>,
     pub(crate) input_wanted: bool,
     pub(crate) input_on: bool,
+    /// What it said to its group waits for a full lane, and is as much as may wait: it is not read from.
+    pub(crate) words_wait: bool,
     pub(crate) input_ended: bool,
     pub(crate) stall_limited: bool,
     /// The session waits for output to leave.
@@ -68,6 +70,7 @@ impl Link {
             closing: None,
             input_wanted: true,
             input_on: true,
+            words_wait: false,
             input_ended: false,
             stall_limited: true,
             wants_drained: false,

@@ -199,7 +199,7 @@ impl<F: Front> State<F> {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let link = &mut connection.link;
         // A peer that sends and does not take what it is answered is not read from.
-        let wanted = link.input_wanted && link.output.bytes() < OUTPUT_BYTES_MAX;
+        let wanted = link.input_wanted && !link.words_wait && link.output.bytes() < OUTPUT_BYTES_MAX;
         if link.closing.is_none() && wanted != link.input_on && !link.input_ended {
             link.input_on = wanted;
             if link.input_on {

@@ -128,7 +128,11 @@ pub(crate) struct Patience {
 
 impl Patience {
     pub(crate) fn looks(self) -> u32 {
-        if self.vain % LOOKS_TRIED_EVERY == 0 { LOOKS_MAX } else { (LOOKS_MAX >> self.vain.min(16)).max(LOOKS_MIN) }
+        if self.vain.is_multiple_of(LOOKS_TRIED_EVERY) {
+            LOOKS_MAX
+        } else {
+            (LOOKS_MAX >> self.vain.min(16)).max(LOOKS_MIN)
+        }
     }
 
     pub(crate) fn learn(&mut self, came: bool) {

@@ -33,5 +33,6 @@ pub use front::{
 };
 pub use report::{CoreCounters, CoreReport, ShardStorage, TopicOnCore};
 pub use ringmain_uring::{Error as RingError, descriptors, processor};
+pub use route::REQUEST_NUMBERS;
 pub use start::{Broker, DriverConfig, StartError, Stopper};
 pub use storage::{DirectoryError, StorageConfig, SyncChoice};

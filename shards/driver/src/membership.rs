@@ -1,10 +1,10 @@
 //! A core's memberships in consumer groups: what a connection has done is told to the owner once a turn, and never lost.
 //!
 //! A membership is to a group what a cursor is to a partition. What it has to tell (acknowledgements, sent messages, that
-//! it leaves) waits here while the lane is full: it is bounded by what the member may hold unacknowledged.
+//! it leaves) waits here while the lane is full: it is bounded, as a connection that said much is not read from until it is told.
 
 use ringmain_engine::{Assignment, Command, GroupStart, MemberNews, Nack, Origin, Progress, Reply};
-use ringmain_model::limit::MEMBER_IN_FLIGHT_MAX;
+use ringmain_model::limit::{MEMBER_IN_FLIGHT_MAX, MEMBER_WORDS_MAX};
 use ringmain_model::{GroupName, Incarnation, Offset, PartitionRef, Refusal, ShardId, TopicName};
 use slotmap::Key;
 
@@ -192,9 +192,12 @@ impl<F: Front> State<F> {
         note: impl FnOnce(&mut Progress),
     ) {
         let Some(key) = self.membership_of(connection, partition) else { return };
-        if let Some(membership) = self.memberships.get_mut(key) {
-            note(&mut membership.progress);
-            self.list_membership(key);
+        let Some(membership) = self.memberships.get_mut(key) else { return };
+        note(&mut membership.progress);
+        let words_wait = membership.progress.acks.len() + membership.progress.nacks.len() >= MEMBER_WORDS_MAX;
+        self.list_membership(key);
+        if let Some(link) = self.connections.get_mut(connection).map(|connection| &mut connection.link) {
+            link.words_wait |= words_wait;
         }
     }
 
@@ -262,6 +265,7 @@ impl<F: Front> State<F> {
             // There was room, and nobody else asks in between.
             let _ = self.send(shard, origin, command);
             told = true;
+            self.words_were_told(key);
         } else if let Some(membership) = self.memberships.get_mut(key) {
             membership.progress = progress;
         }
@@ -270,6 +274,15 @@ impl<F: Front> State<F> {
             self.forget_membership(key);
         } else if !told || is_leaving {
             self.list_membership(key);
+        }
+    }
+
+    /// What a membership had to say is told, or nobody hears it any more: its connection is read from again. If another of its memberships still has much to tell, its next word says so.
+    fn words_were_told(&mut self, key: MembershipKey) {
+        let Some(connection) = self.memberships.get(key).map(|membership| membership.connection) else { return };
+        let link = self.connections.get_mut(connection).map(|connection| &mut connection.link);
+        if link.is_some_and(|link| std::mem::replace(&mut link.words_wait, false)) {
+            self.mark_dirty(connection);
         }
     }
 
@@ -287,6 +300,7 @@ impl<F: Front> State<F> {
     /// Takes a membership out without a word to the owner.
     fn forget_membership(&mut self, key: MembershipKey) {
         self.settle_delivered(key);
+        self.words_were_told(key);
         let Some(membership) = self.memberships.remove(key) else { return };
         if let Some(connection) = self.connections.get_mut(membership.connection) {
             connection.link.memberships.retain(|other| *other != key);

@@ -23,6 +23,9 @@ pub(crate) const WAITING_BIT: u64 = 1 << 60;
 pub(crate) const LETTER_BIT: u64 = 1 << 59;
 pub(crate) const ORDER_BIT: u64 = 1 << 58;
 
+/// The numbers that a session gives its requests are below.
+pub const REQUEST_NUMBERS: u64 = ORDER_BIT;
+
 /// Who on a core asked.
 pub(crate) enum AskerKind {
     Connection,
@@ -100,7 +103,7 @@ impl<F: Front> State<F> {
         self.actions = actions;
     }
 
-    fn mark_dirty(&mut self, key: ConnectionKey) {
+    pub(crate) fn mark_dirty(&mut self, key: ConnectionKey) {
         if let Some(connection) = self.connections.get_mut(key)
             && !std::mem::replace(&mut connection.link.in_dirty_list, true)
         {

@@ -10,7 +10,8 @@ use ringmain_wal::ClockAnchor;
 
 use crate::command::Now;
 
-/// Samples of one partition: this many divide its retention, so that a message goes at most that much too late.
+/// Samples of one partition: this many divide its retention, so that a message goes at most that much too late. After a pause there is
+/// one more.
 const SAMPLES: u64 = 64;
 /// Two samples are at least so far apart, in milliseconds.
 const SAMPLE_MS_MIN: u64 = 100;
@@ -107,8 +108,10 @@ impl Ages {
             return;
         }
         let step_ms = (max_age_ms / SAMPLES).max(SAMPLE_MS_MIN);
-        if self.samples.back().is_none_or(|(_, last_ms)| age_ms >= last_ms + step_ms) {
-            self.samples.push_back((base, age_ms));
+        let is_time = self.samples.back().is_none_or(|(_, last_ms)| age_ms >= last_ms + step_ms);
+        // What came before may be much older than what comes now.
+        if self.end > Offset(0) && is_time {
+            self.samples.push_back((base, self.newest_ms));
         }
         (self.newest_ms, self.end) = (self.newest_ms.max(age_ms), end);
     }

@@ -310,7 +310,9 @@ impl Shard {
         }
         let topic = self.partitions.get_mut(&partition).ok_or_else(deleted_meanwhile)?;
         let mut group = topic.groups.remove(name).ok_or_else(|| Refusal::group_not_found(name.as_str()))?;
-        self.due_groups.retain(|(_, of, group)| *of != partition || group != name);
+        if let Some(due_ms) = group.scheduled_ms {
+            self.due_groups.remove(&(due_ms, partition, name.clone()));
+        }
         for to in group.take_pulls() {
             effects.push(Effect::Reply { to, reply: Reply::Refused(Refusal::group_not_found(name.as_str())) });
         }

@@ -209,6 +209,7 @@ impl Shard {
     /// Lets go of messages that are too old.
     pub(crate) fn expire(&mut self, effects: &mut Vec<Effect>) {
         while let Some((due_ms, partition)) = self.due_ages.first().copied()
+            && self.clock.runs()
             && due_ms <= self.clock.now_ms()
         {
             self.due_ages.pop_first();

@@ -123,6 +123,8 @@ impl Shard {
     pub fn handle(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>) {
         self.clock.tick(now);
         self.note_unaged();
+        // Nobody sees what is too old, whatever comes first: at a start it would be there again for a moment.
+        self.expire(effects);
         self.take_event(now, event, effects);
         // What an event gave the log to write is not left lying until the next one.
         self.settle_log(now, effects);
@@ -137,7 +139,6 @@ impl Shard {
             Event::FileDone { operation, completion } => self.file_done(now, operation, &completion, effects),
             Event::TimePassed => {
                 self.list_due_groups(now);
-                self.expire(effects);
                 self.order_again(now, effects);
             }
             Event::TurnEnded => {

@@ -6,6 +6,7 @@
     reason = "tests fail by panicking"
 )]
 
+mod ages;
 mod groups;
 mod ordered;
 

@@ -345,8 +345,6 @@ impl Shard {
 
     /// From now on nobody reaches this shard's part of the topic.
     pub(crate) fn begin_end(&mut self, incarnation: Incarnation, effects: &mut Vec<Effect>) {
-        self.due_groups.retain(|(_, of, _)| of.incarnation != incarnation);
-        self.due_ages.retain(|(_, of)| of.incarnation != incarnation);
         for partition in self.partitions_of(incarnation) {
             if self.partitions.get(&partition).is_some_and(|topic| !topic.is_logged()) {
                 // What was admitted before the delete is answered as stored: it was, for a moment.
@@ -357,7 +355,13 @@ impl Shard {
                 self.names.remove(&topic.name);
             }
             topic.is_ending = true;
-            for group in topic.groups.values_mut() {
+            if let Some(age_ms) = topic.age_due_ms.take() {
+                self.due_ages.remove(&(age_ms, partition));
+            }
+            for (name, group) in &mut topic.groups {
+                if let Some(due_ms) = group.scheduled_ms.take() {
+                    self.due_groups.remove(&(due_ms, partition, name.clone()));
+                }
                 let refused = || Reply::Refused(deleted_meanwhile());
                 effects.extend(group.take_pulls().into_iter().map(|to| Effect::Reply { to, reply: refused() }));
                 effects.extend(group.take_answers().into_iter().map(|(to, _)| Effect::Reply { to, reply: refused() }));

@@ -199,6 +199,10 @@ pub const MEMBER_IN_FLIGHT_DEFAULT: u32 = 1_000;
 /// The most that a member may ask for. Answer: 400.
 pub const MEMBER_IN_FLIGHT_MAX: u32 = 65_536;
 
+/// Acknowledgements of a member that wait for a full lane to the topic's core. Its connection is not read from then; what one frame says
+/// ([`ACK_OFFSETS_MAX`]) may come on top.
+pub const MEMBER_WORDS_MAX: usize = 65_536;
+
 /// Bytes given to a member that its connection has not sent. Answer: the next messages go to others, or wait.
 pub const MEMBER_UNSENT_BYTES_MAX: usize = 256 << 10;
 

@@ -12,7 +12,7 @@ mod publish;
 pub use decode::{MessageOwned, decode_message};
 pub use lines::PublishLines;
 pub use message::{Message, encode_message, timestamp_text, timestamp_us, write_timestamp};
-pub use publish::{PublishBody, decode_publish};
+pub use publish::{PublishBody, decode_publish, publish_of_value};
 
 /// Headers of one message that a decoder takes at most, so that a body of many empty ones cannot cost many times its size
 /// in memory. The broker's own limit is lower.

@@ -1,7 +1,8 @@
 //! One question to several partitions of a topic: its answers until all are there. On the core of the connection.
 
-use ringmain_driver::{Io, Request};
+use ringmain_driver::{Io, REQUEST_NUMBERS, Request};
 use ringmain_engine::Reply;
+use ringmain_model::limit::PARTITIONS_PER_TOPIC_MAX;
 use ringmain_model::{Refusal, RefusalKind};
 
 /// A part of a request as the broker knows it: request numbers hold which partition was asked besides the exchange's number.
@@ -20,6 +21,9 @@ pub(super) struct Part {
 const LOOK_BIT: u64 = 1 << 57;
 const PARTITION_SHIFT: u32 = 51;
 const PARTITION_MASK: u64 = 63;
+const _: () =
+    assert!(PARTITIONS_PER_TOPIC_MAX as u64 - 1 <= PARTITION_MASK && (PARTITION_MASK << PARTITION_SHIFT) < LOOK_BIT);
+const _: () = assert!(LOOK_BIT < REQUEST_NUMBERS);
 
 impl Part {
     pub(super) fn of_request(request: u64) -> Self {

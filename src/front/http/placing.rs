@@ -32,9 +32,9 @@ impl Placing {
     }
 
     /// The question that stores one message.
-    pub(super) fn place(self, name: TopicName, message: Message, answer: AnswerWhen, turn: &mut u32) -> Questions {
+    pub(super) fn place(self, name: TopicName, message: Message, answer: AnswerWhen, turn: &mut u32) -> (u32, Request) {
         let partition = self.number_of(&message).unwrap_or_else(|| self.next(turn));
-        smallvec![(partition, Request::Publish { name, partition, message, answer })]
+        (partition, Request::Publish { name, partition, message, answer })
     }
 
     /// The questions that store a batch: one, unless it may be stored in part. Messages that may go anywhere stay together.

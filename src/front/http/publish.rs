@@ -8,6 +8,7 @@ use ringmain_model::limit::{BATCH_BYTES_MAX, MESSAGE_HEADERS_MAX};
 use ringmain_model::{Message, Refusal, RefusalKind, TopicName};
 use ringmain_wire::http::{Framing, RequestHead, Target, media_type};
 use ringmain_wire::json::{PublishBody, decode_publish};
+use smallvec::smallvec;
 
 use super::HttpFront;
 use super::batch::Batch;
@@ -152,7 +153,7 @@ impl PublishTask {
                 message
             }
         };
-        Ok(self.placing.place(name, message, answer, &mut front.turn))
+        Ok(smallvec![self.placing.place(name, message, answer, &mut front.turn)])
     }
 }
 
@@ -169,11 +170,6 @@ fn id_of_head(head: &RequestHead<'_>, is_batch: bool) -> Result<Option<IdName>, 
         return Err(Problem::parameter("the request has several Idempotency-Key headers: send one"));
     }
     IdName::new(id).map(Some)
-}
-
-/// The message of a JSON body.
-pub(super) fn message_of_json(body: &[u8], bytes_max: usize) -> Result<Message, Problem> {
-    message_of_publish(decode_publish(body)?, None, bytes_max)
 }
 
 /// The message of a decoded body; its id may come from elsewhere.

@@ -12,6 +12,7 @@ mod tests;
 
 use ringmain_driver::{GroupWish, TopicPlace};
 use ringmain_engine::{Assignment, GroupStart, Reply};
+use ringmain_model::limit::PARTITIONS_PER_TOPIC_MAX;
 use ringmain_model::{GroupName, Incarnation, PartitionRef, Refusal, RefusalKind};
 
 use super::gather::Room;
@@ -437,5 +438,6 @@ impl Worker {
 }
 
 fn bit(partition: u32) -> u64 {
+    const { assert!(PARTITIONS_PER_TOPIC_MAX <= u64::BITS) };
     1_u64.checked_shl(partition).unwrap_or(0)
 }

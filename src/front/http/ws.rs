@@ -4,17 +4,18 @@ use hashbrown::HashMap;
 use ringmain_driver::{Answer, AnswerWhen, Close, Io, Request, SlowReader};
 use ringmain_engine::Reply;
 use ringmain_model::limit::{ACK_OFFSETS_MAX, BODIES_BYTES_PER_CORE, SOCKET_REQUESTS_MAX};
-use ringmain_model::{Offset, PartitionRef, TopicName};
+use ringmain_model::{Offset, TopicName};
 use ringmain_wire::http::{ResponseBody, ResponseHead, Version, encode_response_head};
-use ringmain_wire::json::timestamp_text;
+use ringmain_wire::json::{publish_of_value, timestamp_text};
 use ringmain_wire::ws::{Decoder, Event, Opcode, Role, close_frame, frame, text_frame};
 use serde_json::{Value, json};
 use smallvec::SmallVec;
 
 use super::HttpFront;
 use super::members::{AskedAck, Member};
+use super::placing::Placing;
 use super::problem::Problem;
-use super::publish::message_of_json;
+use super::publish::message_of_publish;
 use super::readings::{Readings, topic_of};
 use super::respond::Context;
 use super::several::SeveralOpening;
@@ -333,14 +334,10 @@ impl Socket {
             publish.remove("topic");
             publish.remove("partition");
         }
-        let message = message_of_json(publish.to_string().as_bytes(), front.settings.message_bytes_max)?;
-        let partitions = place.map_or(1, |place| place.partitions);
-        let partition = named.or_else(|| PartitionRef::number_of(&message, partitions)).unwrap_or_else(|| {
-            self.publish_turn = self.publish_turn.wrapping_add(1);
-            self.publish_turn % partitions
-        });
-        let what = Request::Publish { name: topic.clone(), partition, message, answer: AnswerWhen::Durable };
-        let partition = (partitions > 1).then_some(partition);
+        let message = message_of_publish(publish_of_value(&publish)?, None, front.settings.message_bytes_max)?;
+        let placing = Placing { partitions: place.map_or(1, |place| place.partitions), named, is_divided: false };
+        let (partition, what) = placing.place(topic.clone(), message, AnswerWhen::Durable, &mut self.publish_turn);
+        let partition = placing.has_several().then_some(partition);
         self.ask(Asked::Publish { topic, partition, reference: reference.clone() }, what, io);
         Ok(())
     }

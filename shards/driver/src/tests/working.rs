@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use ringmain_engine::{GroupAction, GroupStart};
+use ringmain_model::limit::MEMBER_WORDS_MAX;
 use ringmain_model::{GroupName, Offset, ShardId};
 
 use super::world::{World, topic};
@@ -63,6 +64,33 @@ fn what_finds_its_worker_gone_goes_out_again_at_once() {
     pull(&mut world, other, next, 0);
     world.rest(&[]);
     assert_eq!(world.seen(other, next).pulled, [(0, 2)]);
+}
+
+#[test]
+fn a_member_whose_words_cannot_be_told_is_not_read_from_until_they_are_or_nobody_hears_them() {
+    for is_deleted in [false, true] {
+        let (mut world, _, owner) = with_topic(2);
+        let other = (owner + 1) % usize::from(CORES);
+        let member = join(&mut world, other, 1);
+        world.rest(&[]);
+        let waits = |world: &mut World| world.cores[other].connections.get_mut(member).unwrap().link.words_wait;
+        // As many as the lane takes, which the owner does not come to: what the member says has to wait.
+        let publisher = world.open(other);
+        (0..2).for_each(|_| world.publish(other, publisher, topic(0)));
+        for _ in 0..MEMBER_WORDS_MAX {
+            assert!(!waits(&mut world));
+            world.act(other, member, Action::Say(0, MemberWord::Ack { epoch: 1, offset: Offset(0) }));
+        }
+        world.turn(other);
+        assert!(waits(&mut world), "it said as much as may wait");
+        if is_deleted {
+            let incarnation = world.cores[other].placement.find(&topic(0)).unwrap().incarnation;
+            world.cores[other].end_memberships(incarnation);
+        } else {
+            world.rest(&[]);
+        }
+        assert!(!waits(&mut world), "deleted: {is_deleted}");
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -36,6 +36,15 @@ pub fn decode_publish(body: &[u8]) -> Result<PublishBody, Refusal> {
     decode_raw(raw)
 }
 
+/// Decodes such an object that is part of a larger JSON text, which has been parsed.
+///
+/// # Errors
+///
+/// 400 `invalid_body` and `invalid_base64`, as [`decode_publish`].
+pub fn publish_of_value(object: &serde_json::Value) -> Result<PublishBody, Refusal> {
+    decode_raw(Raw::deserialize(object).map_err(|error| explain(&error))?)
+}
+
 fn decode_raw(raw: Raw<'_>) -> Result<PublishBody, Refusal> {
     let Some(payload) = raw.payload else {
         return Err(Refusal::new(
