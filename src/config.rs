@@ -8,7 +8,7 @@ use ringmain_driver::{DriverConfig, StorageConfig, processor};
 use ringmain_model::limit::{
     BODY_BYTES_DEFAULT, BODY_BYTES_MAX, CONNECTIONS_PER_CORE_DEFAULT, CONNECTIONS_PER_CORE_MAX, CORES_MAX,
     LANE_REQUESTS_DEFAULT, LANE_REQUESTS_MAX, RETENTION_MESSAGES_DEFAULT, RETENTION_MESSAGES_MAX,
-    SHARD_MEMORY_BYTES_DEFAULT,
+    SHARD_MEMORY_BYTES_DEFAULT, SHARD_MEMORY_BYTES_MIN,
 };
 
 use self::storage::StorageChoice;
@@ -35,9 +35,6 @@ pub(crate) struct ConfigError {
     /// What to do.
     pub(crate) fix: String,
 }
-
-/// Memory that one shard needs at least: a few messages of the usual largest size.
-const MEMORY_BYTES_PER_SHARD_MIN: u64 = 4 << 20;
 
 /// How the log is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -201,7 +198,7 @@ impl Sources<'_> {
         let memory = self.number(
             flags.memory_bytes.as_ref(),
             key("memory-bytes", "RINGMAIN_MEMORY_BYTES"),
-            shards * MEMORY_BYTES_PER_SHARD_MIN..=(1 << 50),
+            shards * SHARD_MEMORY_BYTES_MIN..=(1 << 50),
             SHARD_MEMORY_BYTES_DEFAULT * shards,
         )?;
         let port = self.number(flags.port.as_ref(), key("port", "SERVER_PORT"), 0..=u64::from(u16::MAX), 8080)?;

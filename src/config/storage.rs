@@ -4,14 +4,12 @@ use std::path::PathBuf;
 
 use ringmain_driver::{StorageConfig, SyncChoice};
 use ringmain_model::Storage;
-use ringmain_model::limit::{MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX};
+use ringmain_model::limit::{LOGGED_MESSAGE_BYTES_MAX, MESSAGE_BYTES_DEFAULT, MESSAGE_BYTES_MAX};
 
 use super::{ConfigError, ServeFlags, Sources, key, size};
 
 const SHARDS: super::Key = key("shards", "RINGMAIN_SHARDS");
 const DIRECTORY_DEFAULT: &str = "./data";
-/// A message's limit where there is a log: one message must fit the largest segment of a log, 64 MiB, with room to spare.
-const LOGGED_MESSAGE_BYTES_MAX: u64 = 32 << 20;
 
 /// What was chosen.
 #[derive(Debug)]
@@ -61,7 +59,7 @@ impl Sources<'_> {
         let flag = flags.max_message_bytes.as_ref();
         let message_bytes = key("max-message-bytes", "RINGMAIN_MAX_MESSAGE_BYTES");
         let bytes = self.number(flag, message_bytes, 1..=MESSAGE_BYTES_MAX as u64, MESSAGE_BYTES_DEFAULT as u64)?;
-        if storage.config.is_some() && bytes > LOGGED_MESSAGE_BYTES_MAX {
+        if storage.config.is_some() && bytes > LOGGED_MESSAGE_BYTES_MAX as u64 {
             let (key, value) = self.text(flag, message_bytes).unwrap_or_default();
             let fix = format!(
                 "choose at most {LOGGED_MESSAGE_BYTES_MAX} while there is a data directory, or leave STORAGE_MODE and WAL_DIR out"

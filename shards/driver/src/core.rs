@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use ringmain_engine::{Effect, Event as ShardEvent, Now, Origin, Shard, StorageState};
-use ringmain_model::limit::{LISTEN_BACKLOG, TURN_BUNDLES_MAX, TURN_EVENTS_MAX};
+use ringmain_model::limit::{
+    ACCEPT_RETRY_MS, LANE_RETRY_MS, LISTEN_BACKLOG, TURN_BUNDLES_MAX, TURN_EVENTS_MAX, TURN_ROUNDS_MAX,
+};
 use ringmain_model::{CoreId, PartitionRef, ShardId};
 use ringmain_uring::{Error as RingError, Event, ListenerId, LockGuard, Ring};
 use ringmain_wal::{Completion, Effect as FileEffect, OperationId};
@@ -25,15 +27,6 @@ use crate::report::{CoreCounters, NameRange};
 use crate::storage::{Disk, Done};
 use crate::timers::Timers;
 use crate::window::{Cursor, CursorKey, Window, WindowKey, WindowLimits};
-
-/// Rounds that one turn gives to what a core says to itself before it looks at the kernel again.
-const LOCAL_ROUNDS_MAX: usize = 8;
-/// Rounds that one turn gives to what comes of file effects at once before it looks at the kernel again.
-const DISK_ROUNDS_MAX: usize = 8;
-/// How soon a bundle that found a lane's ring full is tried again.
-const LANE_RETRY: Duration = Duration::from_millis(1);
-/// How soon accepting is tried again after descriptors ran out, unless a connection ends before.
-const ACCEPT_RETRY_MS: u64 = 1_000;
 
 /// What all cores of a broker share.
 #[derive(Debug)]
@@ -228,7 +221,7 @@ impl<F: Front> Core<F> {
 
     /// Lets shards, sessions and files answer each other until nothing is left to say, or the turn is long enough.
     fn settle(&mut self) {
-        for _ in 0..DISK_ROUNDS_MAX {
+        for _ in 0..TURN_ROUNDS_MAX {
             self.state.settle();
             if !self.serve_disk() {
                 break;
@@ -244,7 +237,7 @@ impl<F: Front> Core<F> {
             return false;
         };
         let mut gave = false;
-        for _ in 0..DISK_ROUNDS_MAX {
+        for _ in 0..TURN_ROUNDS_MAX {
             for (index, operation, effect) in self.state.file_effects.drain(..) {
                 disk.start(&mut self.ring, index, operation, effect);
             }
@@ -294,7 +287,8 @@ impl<F: Front> Core<F> {
         }
         let now_ms = self.clock.now().monotonic_ms;
         let timers = until.map(|until| Duration::from_millis(until.saturating_sub(now_ms)));
-        let wait = if lane_full { Some(timers.map_or(LANE_RETRY, |wait| wait.min(LANE_RETRY))) } else { timers };
+        let retry = Duration::from_millis(LANE_RETRY_MS);
+        let wait = if lane_full { Some(timers.map_or(retry, |wait| wait.min(retry))) } else { timers };
         if wait.is_none_or(|wait| !wait.is_zero()) && !state.lanes.fall_asleep() {
             return Some(Duration::ZERO);
         }
@@ -404,7 +398,7 @@ impl<F: Front> State<F> {
 
     /// Lets shards and sessions answer each other until nothing is left to say, or the turn is long enough.
     pub(crate) fn settle(&mut self) {
-        for _ in 0..LOCAL_ROUNDS_MAX {
+        for _ in 0..TURN_ROUNDS_MAX {
             self.end_shard_turns();
             while let Some(item) = self.local.pop_front() {
                 self.take_item(self.settings.own, item);

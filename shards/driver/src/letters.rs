@@ -5,8 +5,9 @@ use ringmain_model::{Message, PartitionRef, Refusal, TopicName};
 use slotmap::Key;
 
 use crate::core::State;
-use crate::front::{AnswerWhen, Front};
+use crate::front::Front;
 use crate::lane::LaneItem;
+use crate::request::AnswerWhen;
 use crate::route::LETTER_BIT;
 
 /// How often it is told at most that letters find no place, in milliseconds.

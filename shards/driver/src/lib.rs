@@ -17,6 +17,7 @@ mod perform;
 mod placement;
 mod reader;
 mod report;
+mod request;
 mod route;
 mod seat;
 mod start;
@@ -27,11 +28,12 @@ mod window;
 #[cfg(test)]
 mod tests;
 
-pub use front::{
-    Answer, AnswerWhen, Close, Delivery, End, Front, GroupWish, Io, Join, Notice, Protocol, Request, Requested,
-    SlowReader, StartAt, Subscription, TopicPlace,
-};
+pub use front::{Close, Delivery, Front, Io};
 pub use report::{CoreCounters, CoreReport, ShardStorage, TopicOnCore};
+pub use request::{
+    Answer, AnswerWhen, End, GroupAction, Join, Notice, Protocol, Request, Requested, SlowReader, StartAt,
+    Subscription, TopicPlace,
+};
 pub use ringmain_uring::{Error as RingError, descriptors, processor};
 pub use route::REQUEST_NUMBERS;
 pub use start::{Broker, DriverConfig, StartError, Stopper};

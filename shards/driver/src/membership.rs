@@ -10,7 +10,8 @@ use slotmap::Key;
 
 use crate::connection::{Carried, ConnectionKey};
 use crate::core::State;
-use crate::front::{End, Front, Join, Notice, Protocol};
+use crate::front::Front;
+use crate::request::{End, Join, Notice, Protocol};
 use crate::route::MEMBERSHIP_BIT;
 
 slotmap::new_key_type! {
@@ -56,7 +57,8 @@ impl<F: Front> State<F> {
     }
 
     pub(crate) fn join(&mut self, connection: ConnectionKey, join: Join) {
-        let Join { topic, partition: number, group, start, in_flight_max, protocol, is_ordered } = join;
+        let Join { topic, partition: number, group, start, in_flight_max, protocol, acks_by_sending, is_ordered } =
+            join;
         let Some(placed) = self.placement.find(&topic) else {
             let refusal = Refusal::topic_not_found(topic.as_str());
             return self.notice(connection, number, Notice::Refused(refusal));
@@ -84,7 +86,7 @@ impl<F: Front> State<F> {
             group,
             start: start.map_or(GroupStart::Tail, GroupStart::Offset),
             in_flight_max: in_flight_max.min(MEMBER_IN_FLIGHT_MAX),
-            acks_by_sending: protocol == Protocol::Sse,
+            acks_by_sending,
             is_ordered,
             identity: connection.asker(),
         };

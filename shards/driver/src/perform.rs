@@ -6,9 +6,10 @@ use ringmain_model::{CoreId, PartitionRef, ShardId};
 
 use crate::connection::ConnectionKey;
 use crate::core::State;
-use crate::front::{Answer, Front};
+use crate::front::Front;
 use crate::lane::LaneItem;
 use crate::report::{CoreReport, NameRange, ShardStorage, TopicOnCore};
+use crate::request::Answer;
 use crate::route::{AskerKind, WAITING_BIT};
 use crate::storage::tell_news;
 

@@ -7,8 +7,9 @@ use ringmain_wal::RecordBatch;
 
 use crate::connection::{Carried, ConnectionKey};
 use crate::core::State;
-use crate::front::{Delivery, End, Front, Io, Notice, Requested, SlowReader, StartAt, Subscription};
+use crate::front::{Delivery, Front, Io};
 use crate::lane::LaneFull;
+use crate::request::{End, Notice, Requested, SlowReader, StartAt, Subscription};
 use crate::window::{Cursor, CursorKey, CursorState, Window, WindowKey, WindowState};
 
 impl<F: Front> State<F> {

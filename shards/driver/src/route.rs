@@ -1,17 +1,18 @@
 //! Where a session's wishes go: the owner's core, through a call or a lane; full lanes answer at once. On the asking core.
 
-use ringmain_engine::{Command, GroupAction as GroupWish, Origin, Reply};
+use ringmain_engine::{Command, GroupAction, Origin, Reply};
 use ringmain_model::{CoreId, GroupName, Incarnation, PartitionRef, Refusal, ShardId, TopicName};
 use slotmap::{Key, KeyData};
 
 use crate::connection::{ConnectionKey, PullAsked};
 use crate::core::State;
-use crate::front::{Action, Front, Io, Request};
+use crate::front::{Action, Front, Io};
 use crate::lane::{LaneFull, LaneItem};
 use crate::letters::LetterKey;
 use crate::membership::MembershipKey;
 use crate::orders::OrderKey;
 use crate::placement::Placed;
+use crate::request::Request;
 use crate::window::{CursorKey, WindowKey};
 
 /// The highest six bits of a request number say who on a core asked; sessions' numbers stay below.
@@ -148,14 +149,14 @@ impl<F: Front> State<F> {
             Request::Groups { topic, partition } => {
                 self.ask_owner(origin, &topic, partition, |partition| Command::Groups { partition })
             }
-            Request::Group { topic, partition, group, wish: wish @ GroupWish::Pull { .. } } => {
-                self.ask_pull(origin, key, &topic, partition, group, wish)
+            Request::Group { topic, partition, group, action: action @ GroupAction::Pull { .. } } => {
+                self.ask_pull(origin, key, &topic, partition, group, action)
             }
-            Request::Group { topic, partition, group, mut wish } => {
-                if let GroupWish::Ack { by, .. } = &mut wish {
+            Request::Group { topic, partition, group, mut action } => {
+                if let GroupAction::Ack { by, .. } = &mut action {
                     *by = self.membership_of(key, partition).map(|membership| self.membership_origin(membership));
                 }
-                self.ask_owner(origin, &topic, partition, |partition| Command::Group { partition, group, action: wish })
+                self.ask_owner(origin, &topic, partition, |partition| Command::Group { partition, group, action })
             }
             Request::Report { after, topics_max } => self.ask_reports(origin, after, topics_max),
         };
@@ -199,16 +200,16 @@ impl<F: Front> State<F> {
         topic: &TopicName,
         number: u32,
         group: GroupName,
-        wish: GroupWish,
+        action: GroupAction,
     ) -> Result<(), LaneFull> {
-        let waits = matches!(wish, GroupWish::Pull { wait_ms, .. } if wait_ms > 0);
+        let waits = matches!(action, GroupAction::Pull { wait_ms, .. } if wait_ms > 0);
         let origin = Origin { request: origin.request | if waits { WAITING_BIT } else { 0 }, ..origin };
         if let Ok((shard, partition)) = self.place_of(topic, number)
             && let Some(connection) = self.connections.get_mut(key)
         {
             connection.link.pulls.push(PullAsked { origin, shard, partition, group: group.clone() });
         }
-        self.ask_owner(origin, topic, number, |partition| Command::Group { partition, group, action: wish })
+        self.ask_owner(origin, topic, number, |partition| Command::Group { partition, group, action })
     }
 
     /// The connection has gone: its fetch of a group is taken back. If the lane is full the messages that it gets come back
@@ -224,7 +225,7 @@ impl<F: Front> State<F> {
     pub(crate) fn take_back_pulls(&mut self, key: ConnectionKey) {
         let pulls = self.connections.get_mut(key).map(|connection| connection.link.pulls.clone());
         for PullAsked { origin, shard, partition, group } in pulls.unwrap_or_default() {
-            let _ = self.send(shard, origin, Command::Group { partition, group, action: GroupWish::Abandon });
+            let _ = self.send(shard, origin, Command::Group { partition, group, action: GroupAction::Abandon });
         }
     }
 
@@ -237,7 +238,7 @@ impl<F: Front> State<F> {
         let placed = self.placement.iter().map(|(_, placed)| placed).find(|placed| is_it(placed));
         let shard = placed.map(|placed| placed.shard.of_partition(partition.partition, self.settings.shards));
         if let Some(shard) = shard.filter(|_| !offsets.is_empty()) {
-            let action = GroupWish::Nack { epoch: Some(epoch), offsets, delay_ms: 0 };
+            let action = GroupAction::Nack { epoch: Some(epoch), offsets, delay_ms: 0 };
             let _ = self.send(shard, to, Command::Group { partition, group, action });
         }
     }

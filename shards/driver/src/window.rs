@@ -8,7 +8,7 @@ use ringmain_model::{Offset, PartitionRef, ShardId, TopicName};
 use ringmain_wal::RecordBatch;
 
 use crate::connection::ConnectionKey;
-use crate::front::{Protocol, Requested, SlowReader, StartAt};
+use crate::request::{Protocol, Requested, SlowReader, StartAt};
 
 slotmap::new_key_type! {
     /// Names a window for as long as it is there.

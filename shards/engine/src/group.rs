@@ -10,16 +10,13 @@ mod stored;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use ringmain_model::limit::{GROUP_FETCH_BYTES_MAX, MEMBER_UNSENT_BYTES_MAX};
+use ringmain_model::limit::{FORMER_HOLDERS_MAX, GROUP_FETCH_BYTES_MAX, MEMBER_UNSENT_BYTES_MAX};
 use ringmain_model::{GroupName, Offset, PartitionRef, TopicConfig};
 use ringmain_wal::RecordBatch;
 
 use crate::acked::Acked;
 use crate::command::{Origin, Reply};
 use crate::group_command::{Assignment, GroupStats};
-
-/// Former holders of one message that are remembered.
-const FORMER_MAX: usize = 16;
 
 /// Who has a pending message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -387,7 +384,7 @@ impl Group {
         self.ready.remove(&offset);
         self.dying.remove(&offset);
         if let Holder::Member(origin) = holder {
-            if pending.former.len() >= FORMER_MAX {
+            if pending.former.len() >= FORMER_HOLDERS_MAX {
                 pending.former.remove(0);
             }
             pending.former.push(origin);

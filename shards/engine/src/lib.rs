@@ -41,5 +41,5 @@ pub use opening::{
     OpenedShard, OpeningOutput, OpeningReport, ShardOpener, StorageSettings, StorageState, StorageStats,
 };
 pub use orders::{Order, reconcile};
-pub use ringmain_wal::{Record, RecordBatch, TopicCreated};
+pub use ringmain_wal::{BatchBuilder, Record, RecordBatch, TopicCreated};
 pub use shard::{Shard, ShardSettings};

@@ -1,6 +1,7 @@
-//! Every bound of the broker with the reason beside it; constants for any core.
+//! The bounds of the broker, each with the reason and what happens there; constants for any core.
 //!
-//! Each queue, buffer, cache, table and wait has its bound here, and a defined answer when it is reached.
+//! Each queue, buffer, cache, table and wait of engine, driver and front has its bound here. What a format, a protocol or the
+//! kernel sets stands with it, in `wal`, `wire` and `uring`, as do the bounds of programs that are not the broker, in `src/cli`.
 
 /// Bytes of a topic name: what a directory entry holds, should a tool want to show it as one.
 pub const TOPIC_NAME_BYTES_MAX: usize = 255;
@@ -52,11 +53,17 @@ pub const MESSAGE_IDS_PER_SHARD: usize = 524_288;
 /// Messages in one batch publish. Answer: 413.
 pub const PUBLISH_BATCH_MESSAGES_MAX: usize = 65_536;
 
+/// Headers of all messages of one batch: empty ones take more room in memory than in a body. Answer: 413.
+pub const PUBLISH_BATCH_HEADERS_MAX: usize = 8 * PUBLISH_BATCH_MESSAGES_MAX;
+
 /// Bytes of a message's id. Answer: 400.
 pub const MESSAGE_ID_BYTES_MAX: usize = 1024;
 
 /// Bytes of records that the memory topics of one shard may keep. Answer: 507 `storage_full`.
 pub const SHARD_MEMORY_BYTES_DEFAULT: u64 = 1 << 30;
+
+/// The least that it may be set to: a few messages of the usual largest size.
+pub const SHARD_MEMORY_BYTES_MIN: u64 = 4 << 20;
 
 /// Bytes beyond the retention cap that a topic with live readers keeps, so that a reader that is a moment late goes on.
 pub const LIVE_WINDOW_BYTES_PER_TOPIC: u64 = 8 << 20;
@@ -70,6 +77,9 @@ pub const MESSAGE_BYTES_DEFAULT: usize = 1 << 20;
 /// The most that the message limit may be set to: a record's lengths are 32 bits, and a batch must fit in memory twice.
 pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
+/// The same where there is a log: one message must fit the largest segment of a log, 64 MiB, with room to spare.
+pub const LOGGED_MESSAGE_BYTES_MAX: usize = 32 << 20;
+
 /// Headers of one message. Answer: 400.
 pub const MESSAGE_HEADERS_MAX: usize = 64;
 
@@ -78,6 +88,20 @@ pub const BODY_BYTES_DEFAULT: usize = 16 << 20;
 
 /// The most that the body limit may be set to.
 pub const BODY_BYTES_MAX: usize = 256 << 20;
+
+/// The buffer that a core keeps from one answer to the next; a larger one is given back.
+pub const SPARE_BODY_BYTES_MAX: usize = 64 << 10;
+
+/// A body that holds settings, or that nobody wants and that is thrown away so that the connection can go on. Answer: 413, and the
+/// connection ends.
+pub const UNWANTED_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes of a line of a batch for each byte of a message: four characters of base64 stand for three bytes, and six bytes of JSON, such as
+/// `\u0041`, may stand for one character.
+pub const LINE_BYTES_PER_BYTE: usize = 8;
+
+/// Bytes of such a line beside them: names of members, white space, and what we do not know. Answer: 413.
+pub const LINE_BYTES_BESIDE: usize = 64 << 10;
 
 /// Bodies that one core holds half received. Answer: 503 busy. Sixteen of the largest default bodies.
 pub const BODIES_BYTES_PER_CORE: usize = 256 << 20;
@@ -166,6 +190,12 @@ pub const SOCKET_REQUESTS_MAX: usize = 128;
 /// Bytes of one gathered send.
 pub const SEND_BYTES_MAX: usize = 256 << 10;
 
+/// Data of an event up to so many bytes is copied behind its id: a buffer of its own would cost the kernel more.
+pub const COPIED_BYTES_MAX: usize = 4 << 10;
+
+/// Heartbeats without a sign of life, from a client that gave some before, after which it counts as gone.
+pub const SILENT_HEARTBEATS_MAX: u64 = 4;
+
 /// Connections of one core. Answer: accepting pauses, clients wait in the backlog.
 pub const CONNECTIONS_PER_CORE_DEFAULT: usize = 65_536;
 
@@ -206,6 +236,9 @@ pub const MEMBER_WORDS_MAX: usize = 65_536;
 /// Bytes given to a member that its connection has not sent. Answer: the next messages go to others, or wait.
 pub const MEMBER_UNSENT_BYTES_MAX: usize = 256 << 10;
 
+/// Former holders of one message whose late acknowledgements still count.
+pub const FORMER_HOLDERS_MAX: usize = 16;
+
 /// A start counts the epochs of its groups from its first log segment's number, moved up by so many bits: deleted groups have used
 /// epochs that nothing tells of any more. A segment has room for fewer than that, and clients' numbers have 53 bits.
 pub const EPOCHS_PER_SEGMENT_BITS: u32 = 20;
@@ -230,6 +263,9 @@ pub const NACK_DELAY_MS_MAX: u64 = 86_400_000;
 
 /// Offsets in one acknowledgement. Answer: 400.
 pub const ACK_OFFSETS_MAX: usize = 65_536;
+
+/// A body that acknowledges: as many offsets as one may name. Answer: 413.
+pub const ACK_BODY_BYTES_MAX: usize = 48 * ACK_OFFSETS_MAX;
 
 /// How long a broker that goes down waits for a peer that takes no output, in milliseconds.
 pub const DRAIN_STALL_MS_MAX: u64 = 1_000;
@@ -288,6 +324,25 @@ pub const TURN_EVENTS_MAX: usize = 4096;
 
 /// Bundles that one turn takes from the other cores before it looks at the kernel again.
 pub const TURN_BUNDLES_MAX: usize = 256;
+
+/// Rounds that one turn gives to what a core says to itself, and as many to what comes of file effects at once, before it looks at the
+/// kernel again.
+pub const TURN_ROUNDS_MAX: usize = 8;
+
+/// How soon a bundle that found a lane's ring full is tried again, in milliseconds.
+pub const LANE_RETRY_MS: u64 = 1;
+
+/// How soon accepting is tried again after descriptors ran out, unless a connection ends before, in milliseconds.
+pub const ACCEPT_RETRY_MS: u64 = 1_000;
+
+/// Operations on files of one core that are in flight at once; others wait. The ring takes 4 096; the rest is for closes, which cannot wait.
+pub const FILE_OPERATIONS_MAX: usize = 2048;
+
+/// Slices of one write or read that are in flight at once, so that one long job leaves buffers to others.
+pub const SLICES_IN_FLIGHT_MAX: u32 = 4;
+
+/// File operations of one shard that a start waits for before it listens: enough to fill the segments that are made ahead with zeros.
+pub const FIRST_OPERATIONS_MAX: usize = 1024;
 
 /// Cores (and shards) of one broker.
 pub const CORES_MAX: usize = 256;

@@ -7,7 +7,9 @@ mod tests;
 
 use std::borrow::Cow;
 
-use ringmain_model::limit::PUBLISH_BATCH_MESSAGES_MAX;
+use ringmain_model::limit::{
+    LINE_BYTES_BESIDE, LINE_BYTES_PER_BYTE, PUBLISH_BATCH_HEADERS_MAX, PUBLISH_BATCH_MESSAGES_MAX,
+};
 use ringmain_model::{Message, Refusal, RefusalKind};
 use ringmain_wire::batch::BatchDecoder;
 use ringmain_wire::http::Framing;
@@ -17,16 +19,6 @@ use self::packed::Packed;
 use super::problem::Problem;
 use super::publish::{check_bytes, message_of_publish, to_bytes};
 use crate::front::FrontSettings;
-
-/// Headers of all messages of one batch: empty ones take more room in memory than in a body.
-const BATCH_HEADERS_MAX: usize = 8 * PUBLISH_BATCH_MESSAGES_MAX;
-
-/// Bytes of a line for each byte of a message: four characters of base64 stand for three bytes, and six bytes of JSON, such as
-/// `\u0041`, may stand for one character.
-const LINE_BYTES_PER_BYTE: usize = 8;
-
-/// Bytes of a line beside them: names of members, white space, and what we do not know.
-const LINE_BYTES_BESIDE: usize = 64 << 10;
 
 /// A batch whose body may be on its way: how it is written, and what has been read of it. The first fault refuses it all, and
 /// what it says does not depend on how the body was cut on its way.
@@ -118,8 +110,10 @@ impl Lines {
 
     fn add(&mut self, message: &Message) -> Result<(), Problem> {
         self.headers += message.headers.len();
-        if self.headers > BATCH_HEADERS_MAX {
-            return Err(too_large(&format!("the messages of this batch have more than {BATCH_HEADERS_MAX} headers")));
+        if self.headers > PUBLISH_BATCH_HEADERS_MAX {
+            return Err(too_large(&format!(
+                "the messages of this batch have more than {PUBLISH_BATCH_HEADERS_MAX} headers"
+            )));
         }
         // A name stands once in a body however many values it has, and with each of them in memory.
         self.bytes += message.bytes();

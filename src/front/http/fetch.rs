@@ -2,7 +2,9 @@
 
 use ringmain_driver::{Io, Request};
 use ringmain_engine::{Page, Record};
-use ringmain_model::limit::{FETCH_BYTES_MAX, FETCH_MESSAGES_DEFAULT, FETCH_MESSAGES_MAX, FETCH_WAIT_MS_MAX};
+use ringmain_model::limit::{
+    FETCH_BYTES_MAX, FETCH_MESSAGES_DEFAULT, FETCH_MESSAGES_MAX, FETCH_WAIT_MS_MAX, SPARE_BODY_BYTES_MAX,
+};
 use ringmain_model::{Offset, PartitionRef, TopicName};
 use ringmain_wire::http::Target;
 use ringmain_wire::json::{Message, encode_message};
@@ -162,7 +164,7 @@ impl HttpFront {
         let response = Response { status: 200, content_type: Some(content_type), headers: &headers, body: &body };
         context.write(out, &self.date, &response);
         body.clear();
-        body.shrink_to(super::topics::CREATE_BYTES_MAX);
+        body.shrink_to(SPARE_BODY_BYTES_MAX);
         self.body = body;
     }
 }

@@ -1,6 +1,6 @@
 //! Requests to groups: which partitions each asks for what, and how the answers become one. On the core of the connection.
 
-use ringmain_driver::{GroupWish, Io, Request, TopicPlace};
+use ringmain_driver::{GroupAction, Io, Request, TopicPlace};
 use ringmain_engine::{GroupStart, GroupStats, Reply, SeekTo};
 use ringmain_model::limit::{FETCH_MESSAGES_MAX, FETCH_WAIT_MS_MAX, NACK_DELAY_MS_MAX};
 use ringmain_model::{GroupName, Offset, Refusal, TopicName};
@@ -66,7 +66,7 @@ impl GroupWait {
 /// What is asked of whom.
 enum Plan {
     /// Of partitions, all at the same time; at least one.
-    Each(Vec<(u32, GroupWish)>),
+    Each(Vec<(u32, GroupAction)>),
     /// Of all partitions, for messages.
     Work(TopicPlace, Wanted),
 }
@@ -102,21 +102,21 @@ impl GroupTask {
     /// Decides which partitions are asked for what. Of a topic that is not there the first one is, so that somebody says so.
     fn plan(&self, body: &[u8], place: Option<TopicPlace>, now_ms: u64) -> Result<Plan, Problem> {
         let partitions = place.map_or(1, |place| place.partitions);
-        let all = |wish: GroupWish| (0..partitions).map(|partition| (partition, wish.clone())).collect();
+        let all = |action: GroupAction| (0..partitions).map(|partition| (partition, action.clone())).collect();
         Ok(Plan::Each(match self.verb {
-            GroupVerb::Stat => all(GroupWish::Stat),
-            GroupVerb::Delete => all(GroupWish::Delete),
+            GroupVerb::Stat => all(GroupAction::Stat),
+            GroupVerb::Delete => all(GroupAction::Delete),
             GroupVerb::Seek => plan_seek(body, place)?,
             GroupVerb::Fetch => return plan_fetch(body, place, now_ms),
             GroupVerb::Ack => {
                 let Acks { offsets, epoch, .. } = Acks::read(body, &self.topic, place)?;
-                let ack = |(partition, offsets)| (partition, GroupWish::Ack { epoch, offsets, by: None });
+                let ack = |(partition, offsets)| (partition, GroupAction::Ack { epoch, offsets, by: None });
                 offsets.into_iter().map(ack).collect()
             }
             GroupVerb::Nack => {
                 let Acks { offsets, epoch, delay_ms } = Acks::read(body, &self.topic, place)?;
                 let delay_ms = within("delay_ms", delay_ms, 0, NACK_DELAY_MS_MAX)?;
-                let nack = |(partition, offsets)| (partition, GroupWish::Nack { epoch, offsets, delay_ms });
+                let nack = |(partition, offsets)| (partition, GroupAction::Nack { epoch, offsets, delay_ms });
                 offsets.into_iter().map(nack).collect()
             }
         }))
@@ -124,7 +124,7 @@ impl GroupTask {
 }
 
 /// All partitions seek, or the one that is named; the others only say how they stand.
-fn plan_seek(body: &[u8], place: Option<TopicPlace>) -> Result<Vec<(u32, GroupWish)>, Problem> {
+fn plan_seek(body: &[u8], place: Option<TopicPlace>) -> Result<Vec<(u32, GroupAction)>, Problem> {
     let body: SeekBody =
         read(body, r#"{"offset":7}, {"time":"2026-01-02T03:04:05Z"}, {"earliest":true} or {"latest":true}"#)?;
     let number = body.partition;
@@ -133,11 +133,11 @@ fn plan_seek(body: &[u8], place: Option<TopicPlace>) -> Result<Vec<(u32, GroupWi
         SeekTo::Offset(_) => Some(named_or_only(number, place, r#"say whose offset this is with "partition""#)?),
         _ => named(number, place)?,
     };
-    let wish = |partition| {
+    let action = |partition| {
         let seeks = only.is_none_or(|only| only == partition);
-        (partition, if seeks { GroupWish::Seek(to) } else { GroupWish::Stat })
+        (partition, if seeks { GroupAction::Seek(to) } else { GroupAction::Stat })
     };
-    Ok((0..place.map_or(1, |place| place.partitions)).map(wish).collect())
+    Ok((0..place.map_or(1, |place| place.partitions)).map(action).collect())
 }
 
 fn plan_fetch(body: &[u8], place: Option<TopicPlace>, now_ms: u64) -> Result<Plan, Problem> {
@@ -150,7 +150,7 @@ fn plan_fetch(body: &[u8], place: Option<TopicPlace>, now_ms: u64) -> Result<Pla
         (None, Some(place)) if place.partitions > 1 => {
             Ok(Plan::Work(place, Wanted { start, count, until_ms: now_ms + wait_ms }))
         }
-        (number, _) => Ok(Plan::Each(vec![(number.unwrap_or(0), GroupWish::Pull { start, count, wait_ms })])),
+        (number, _) => Ok(Plan::Each(vec![(number.unwrap_or(0), GroupAction::Pull { start, count, wait_ms })])),
     }
 }
 
@@ -192,9 +192,9 @@ impl Session {
         let GroupTask { topic, group, .. } = task;
         match plan {
             Plan::Each(wishes) => {
-                let question = |(partition, wish)| {
+                let question = |(partition, action)| {
                     let (topic, group) = (topic.clone(), group.clone());
-                    (partition, Request::Group { topic, partition, group, wish })
+                    (partition, Request::Group { topic, partition, group, action })
                 };
                 let questions = wishes.into_iter().map(question).collect();
                 let number = self.exchanges.push(context, Company::None, Waiting::Nothing);
@@ -282,7 +282,10 @@ impl Session {
                 for ask in asks {
                     let part = Part { number, partition: ask.partition, looks: ask.looks };
                     let (topic, group) = (wait.topic.clone(), worker.group().clone());
-                    io.ask(part.request(), Request::Group { topic, partition: ask.partition, group, wish: ask.wish });
+                    io.ask(
+                        part.request(),
+                        Request::Group { topic, partition: ask.partition, group, action: ask.action },
+                    );
                 }
                 self.wait_for(number, Waiting::Group(wait));
             }

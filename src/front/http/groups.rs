@@ -1,6 +1,7 @@
 //! Consumer groups over HTTP: how they stand, and what workers without a stream were given. On the core of the connection.
 
 use ringmain_engine::{Assignment, GroupStats};
+use ringmain_model::limit::SPARE_BODY_BYTES_MAX;
 use ringmain_model::{PartitionRef, TopicName};
 use serde::Serialize;
 
@@ -132,6 +133,6 @@ impl HttpFront {
         let told = if several { format!(r#","partition":{number}"#) } else { String::new() };
         self.body.extend_from_slice(format!(r#"],"epoch":{epoch}{told}}}}}"#).as_bytes());
         self.write_body(context, out, 200);
-        self.body.shrink_to(super::topics::CREATE_BYTES_MAX);
+        self.body.shrink_to(SPARE_BODY_BYTES_MAX);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ringmain_driver::{GroupWish, Io, Request};
+use ringmain_driver::{GroupAction, Io, Request};
 use ringmain_model::limit::{MEMBER_IN_FLIGHT_MAX, NACK_DELAY_MS_MAX, SEND_QUEUE_BYTES_MAX};
 use ringmain_model::{GroupName, Incarnation, Offset, Refusal};
 use serde_json::Value;
@@ -165,8 +165,8 @@ impl Socket {
         let mut first = None;
         let mut whole = Some(AskedAck { word, reference: reference.clone(), left, count: 0, refusal: None });
         for (partition, epoch, offsets) in current {
-            let wish = GroupWish::Ack { epoch: Some(epoch), offsets, by: None };
-            let what = Request::Group { topic: topic.clone(), partition, group: group.clone(), wish };
+            let action = GroupAction::Ack { epoch: Some(epoch), offsets, by: None };
+            let what = Request::Group { topic: topic.clone(), partition, group: group.clone(), action };
             let asked = match (first, whole.take()) {
                 (Some(first), _) => Asked::AckPart(first),
                 (None, Some(whole)) => Asked::Ack(Box::new(whole)),

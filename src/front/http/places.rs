@@ -7,7 +7,7 @@ use std::io::Write as _;
 use bytes::Bytes;
 use ringmain_driver::{Delivery, Io};
 use ringmain_engine::RecordBatch;
-use ringmain_model::limit::OUTPUT_BYTES_MAX;
+use ringmain_model::limit::{COPIED_BYTES_MAX, OUTPUT_BYTES_MAX};
 use ringmain_model::{MarkedPosition, Offset, ResumeToken, TopicName};
 use ringmain_wire::http::Version;
 use ringmain_wire::sse;
@@ -17,9 +17,6 @@ use super::notices::Subject;
 use super::several::SeveralOpening;
 use super::sse::{EncodedBatch, raw_event};
 use super::subscribe::Format;
-
-/// Data up to so many bytes is copied behind its id: a buffer of its own would cost the kernel more.
-const COPIED_BYTES_MAX: usize = 4 << 10;
 
 /// The events of one batch without their ids, made once on a core; each is followed by the end of a chunk.
 #[derive(Debug)]

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use ringmain_driver::{Close, Io};
 use ringmain_model::limit::{
-    ACK_OFFSETS_MAX, HEAD_BYTES_MAX, HEAD_LINES_MAX, OUTPUT_BYTES_MAX, PIPELINE_BYTES_MAX, PIPELINE_REQUESTS_MAX,
+    ACK_BODY_BYTES_MAX, HEAD_BYTES_MAX, HEAD_LINES_MAX, OUTPUT_BYTES_MAX, PIPELINE_BYTES_MAX, PIPELINE_REQUESTS_MAX,
+    UNWANTED_BYTES_MAX,
 };
 use ringmain_wire::http::{
     BodyDecoder, CONTINUE, Framing, HeadLimits, Method, RequestHead, Version, decode_request_head,
@@ -19,10 +20,6 @@ use super::upload::Upload;
 use super::ws::Socket;
 
 const HEAD_LIMITS: HeadLimits = HeadLimits { head_bytes_max: HEAD_BYTES_MAX, headers_max: HEAD_LINES_MAX };
-/// Bytes of a body that holds no message, or that nobody wants and that is thrown away so that the connection can go on.
-const UNWANTED_BYTES_MAX: usize = 64 << 10;
-/// Bytes of a body that acknowledges: as many offsets as one may name.
-const GROUP_BODY_BYTES_MAX: usize = 48 * ACK_OFFSETS_MAX;
 
 /// A request that waits for others.
 #[derive(Debug)]
@@ -178,7 +175,7 @@ impl Session {
         let task = front.plan(head, &mut context, io).unwrap_or_else(Task::Refuse);
         let body_bytes_max = match &task {
             Task::Publish(publish) => publish.body_bytes_max(front),
-            Task::Group(_) => GROUP_BODY_BYTES_MAX,
+            Task::Group(_) => ACK_BODY_BYTES_MAX,
             _ => UNWANTED_BYTES_MAX,
         };
         // A client that waits for leave to send hears the refusal instead.

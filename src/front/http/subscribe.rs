@@ -155,6 +155,7 @@ impl Opening {
                 start: self.group_start,
                 in_flight_max,
                 protocol,
+                acks_by_sending: protocol == Protocol::Sse,
             });
         }
         Ok(())

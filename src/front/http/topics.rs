@@ -14,9 +14,6 @@ use super::respond::{Context, write_success};
 use super::settings::{Wish, explain, invalid, read_dead_letter, read_retention};
 use super::whole::WholeTopic;
 
-/// Bytes of a body that creates a topic.
-pub(super) const CREATE_BYTES_MAX: usize = 64 << 10;
-
 #[derive(Deserialize)]
 struct CreateBody {
     name: Option<String>,

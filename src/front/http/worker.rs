@@ -10,7 +10,7 @@
 #[cfg(test)]
 mod tests;
 
-use ringmain_driver::{GroupWish, TopicPlace};
+use ringmain_driver::{GroupAction, TopicPlace};
 use ringmain_engine::{Assignment, GroupStart, Reply};
 use ringmain_model::limit::PARTITIONS_PER_TOPIC_MAX;
 use ringmain_model::{GroupName, Incarnation, PartitionRef, Refusal, RefusalKind};
@@ -40,7 +40,7 @@ pub(super) struct Ask {
     pub(super) partition: u32,
     /// It waits until there is something, and gets nothing of it.
     pub(super) looks: bool,
-    pub(super) wish: GroupWish,
+    pub(super) action: GroupAction,
 }
 
 /// What is to be done next.
@@ -422,18 +422,18 @@ impl Worker {
     fn pull(&mut self, number: u32) -> Ask {
         (self.at, self.is_asking) = (number, true);
         let Wanted { start, count, .. } = self.wanted;
-        Ask { partition: number, looks: false, wish: GroupWish::Pull { start, count, wait_ms: 0 } }
+        Ask { partition: number, looks: false, action: GroupAction::Pull { start, count, wait_ms: 0 } }
     }
 
     /// Asks for no messages, so that the group is there. That looks may wait at the same time is why it is none.
     fn probe(&self, partition: u32) -> Ask {
-        let wish = GroupWish::Pull { start: self.wanted.start, count: 0, wait_ms: 0 };
-        Ask { partition, looks: false, wish }
+        let action = GroupAction::Pull { start: self.wanted.start, count: 0, wait_ms: 0 };
+        Ask { partition, looks: false, action }
     }
 
     fn look_into(&self, partition: u32, wait_ms: u64) -> Ask {
-        let wish = GroupWish::Pull { start: self.wanted.start, count: 0, wait_ms };
-        Ask { partition, looks: true, wish }
+        let action = GroupAction::Pull { start: self.wanted.start, count: 0, wait_ms };
+        Ask { partition, looks: true, action }
     }
 }
 

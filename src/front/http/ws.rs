@@ -3,7 +3,9 @@
 use hashbrown::HashMap;
 use ringmain_driver::{Answer, AnswerWhen, Close, Io, Request, SlowReader};
 use ringmain_engine::Reply;
-use ringmain_model::limit::{ACK_OFFSETS_MAX, BODIES_BYTES_PER_CORE, SOCKET_REQUESTS_MAX};
+use ringmain_model::limit::{
+    ACK_OFFSETS_MAX, BODIES_BYTES_PER_CORE, BODY_BYTES_DEFAULT, SILENT_HEARTBEATS_MAX, SOCKET_REQUESTS_MAX,
+};
 use ringmain_model::{Offset, TopicName};
 use ringmain_wire::http::{ResponseBody, ResponseHead, Version, encode_response_head};
 use ringmain_wire::json::{publish_of_value, timestamp_text};
@@ -24,8 +26,6 @@ use super::upload::BODY_PROGRESS_BYTES;
 
 /// The subprotocol whose clients are told what is not a message.
 pub(super) const EXTENDED: &str = "ringmain.v1";
-/// Heartbeats without a sign of life, from a client that gave some before, after which it counts as gone.
-const SILENT_HEARTBEATS_MAX: u64 = 4;
 
 /// A question to the broker that waits for its answer.
 #[derive(Debug)]
@@ -137,7 +137,7 @@ impl Socket {
     /// A connection that sends back what comes.
     pub(super) fn echo(front: &HttpFront, io: &Io<'_>) -> Self {
         // Suites send up to 16 MiB in a message, whatever the limit on bodies is.
-        let message_bytes_max = front.settings.body_bytes_max.max(64 << 20);
+        let message_bytes_max = front.settings.body_bytes_max.max(BODY_BYTES_DEFAULT);
         let decoder = Decoder::new(Role::Server, message_bytes_max);
         Self { decoder, ..Self::new(Purpose::Echo, Format::Raw, false, front, io) }
     }

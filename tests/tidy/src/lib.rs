@@ -55,4 +55,5 @@ pub const RULES: &[(&str, Rule)] = &[
     ("fixed sleeps in tests", words::fixed_sleeps),
     ("pure crates", purity::pure_crates),
     ("unsafe only in uring", purity::unsafe_code),
+    ("formats of the log", purity::log_formats),
 ];

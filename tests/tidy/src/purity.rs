@@ -60,6 +60,20 @@ pub fn unsafe_code(file: &SourceFile) -> Vec<Finding> {
         .collect()
 }
 
+/// The log's formats in a part of the broker's program that is not `ringmain inspect`: a front sees what the engine shows.
+#[must_use]
+pub fn log_formats(file: &SourceFile) -> Vec<Finding> {
+    if !file.is_rust() || !file.path.starts_with("src/") || file.path.starts_with("src/cli/inspect") {
+        return Vec::new();
+    }
+    whole_words(&file.code, "ringmain_wal")
+        .into_iter()
+        .map(|at| {
+            Finding::new(&file.path, line_of(&file.code, at), "only `src/cli/inspect` looks into the log's files")
+        })
+        .collect()
+}
+
 /// Positions of a path that does not go on to the left or right as a longer name.
 fn starts_of_paths(code: &str, path: &str) -> Vec<usize> {
     let is_word = |letter: char| letter == '_' || letter.is_alphanumeric();

@@ -151,6 +151,15 @@ fn unsafe_code_outside_uring_is_found() {
     assert_eq!(lines_found(purity::unsafe_code, "src/a.rs", "#![deny(unsafe_code)] // unsafe\n"), []);
 }
 
+#[test]
+fn formats_of_the_log_outside_inspect_are_found() {
+    let text = "//! A.\nuse ringmain_wal::RecordBatch;\n";
+    assert_eq!(lines_found(purity::log_formats, "src/front/http/sse.rs", text), [2]);
+    for path in ["src/cli/inspect/log.rs", "src/cli/inspect.rs", "shards/engine/src/log.rs"] {
+        assert_eq!(lines_found(purity::log_formats, path, text), [], "{path}");
+    }
+}
+
 fn arrows_found(text: &str) -> Vec<usize> {
     arrows::forbidden_arrows(&Manifest::parse("Cargo.toml", text)).into_iter().map(|finding| finding.line).collect()
 }

@@ -3,9 +3,6 @@
 use bytes::Bytes;
 use ringmain_wal::{BLOCK_BYTES, Completion, Failure};
 
-/// Slices of one write or read that are in flight at once, so that one long job leaves buffers to others.
-pub(super) const SLICES_IN_FLIGHT_MAX: u32 = 4;
-
 const BLOCK: usize = 4096;
 const _: () = assert!(BLOCK as u64 == BLOCK_BYTES, "a block is a block");
 

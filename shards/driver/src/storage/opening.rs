@@ -13,6 +13,7 @@ use ringmain_engine::{
     reconcile,
 };
 use ringmain_model::ShardId;
+use ringmain_model::limit::FIRST_OPERATIONS_MAX;
 use ringmain_wal::{FileName, Finding, SlotName};
 
 use super::StorageConfig;
@@ -20,9 +21,6 @@ use super::blocking::BlockingFolder;
 use super::directory::DataDirectory;
 use super::names::{parse, parse_folder, text_of};
 use crate::start::StartError;
-
-/// File operations that a shard may want before its broker listens: enough to fill the segments that are made ahead with zeros.
-const FIRST_OPERATIONS_MAX: usize = 1024;
 
 /// The shards of a directory, by number, and how long it took.
 #[derive(Debug)]

@@ -6,7 +6,8 @@ use ringmain_model::{Incarnation, ShardId};
 
 use super::world::{Seen, World, topic};
 use crate::connection::ConnectionKey;
-use crate::front::{Action, Protocol, Request, SlowReader, StartAt, Subscription};
+use crate::front::Action;
+use crate::request::{Protocol, Request, SlowReader, StartAt, Subscription};
 
 const CORES: u16 = 3;
 const TOPICS: u8 = 2;

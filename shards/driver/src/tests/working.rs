@@ -7,8 +7,9 @@ use ringmain_model::{GroupName, Offset, ShardId};
 
 use super::world::{World, topic};
 use crate::connection::ConnectionKey;
-use crate::front::{Action, Join, Protocol, Request};
+use crate::front::Action;
 use crate::membership::MemberWord;
+use crate::request::{Join, Protocol, Request};
 
 const CORES: u16 = 3;
 
@@ -17,8 +18,8 @@ fn group() -> GroupName {
 }
 
 fn pull(world: &mut World, core: usize, key: ConnectionKey, wait_ms: u64) {
-    let wish = GroupAction::Pull { start: GroupStart::Offset(Offset(0)), count: 10, wait_ms };
-    world.ask(core, key, Request::Group { topic: topic(0), partition: 0, group: group(), wish });
+    let action = GroupAction::Pull { start: GroupStart::Offset(Offset(0)), count: 10, wait_ms };
+    world.ask(core, key, Request::Group { topic: topic(0), partition: 0, group: group(), action });
 }
 
 fn with_topic(requests: usize) -> (World, ConnectionKey, usize) {
@@ -130,6 +131,7 @@ fn join(world: &mut World, core: usize, in_flight_max: u32) -> ConnectionKey {
             start,
             in_flight_max,
             protocol,
+            acks_by_sending: false,
             is_ordered: false,
         }),
     );

@@ -8,11 +8,9 @@ use ringmain_uring::SocketId;
 use crate::clock::Clock;
 use crate::connection::ConnectionKey;
 use crate::core::{Poisoned, State};
-use crate::front::{
-    Action, Answer, AnswerWhen, Delivery, Front, Io, Notice, Protocol, Request, Requested, SlowReader, StartAt,
-    Subscription,
-};
+use crate::front::{Action, Delivery, Front, Io};
 use crate::lane::{LaneLimits, connect};
+use crate::request::{Answer, AnswerWhen, Notice, Protocol, Request, Requested, SlowReader, StartAt, Subscription};
 use crate::seat::{Inventory, new_state};
 use crate::start::DriverConfig;
 use crate::window::WindowLimits;

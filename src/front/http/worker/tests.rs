@@ -1,10 +1,9 @@
 //! A worker's fetch over partitions asks everybody, waits once, and ends with what there is; runs on the test thread.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
-use ringmain_driver::{GroupWish, TopicPlace};
-use ringmain_engine::{Assigned, Assignment, GroupStart, Reply};
+use ringmain_driver::{GroupAction, TopicPlace};
+use ringmain_engine::{Assigned, Assignment, BatchBuilder, GroupStart, Reply};
 use ringmain_model::{GroupName, Incarnation, Message, Offset, PartitionRef, Refusal};
-use ringmain_wal::BatchBuilder;
 
 use super::{Ask, Begun, Moment, ROUND_MS, ROUND_SPREAD_MS, Step, Wanted, Worker};
 
@@ -34,8 +33,8 @@ fn assignment(partition: PartitionRef, epoch: u64) -> Assignment {
 /// Which partitions are asked, for how many messages, and how long that waits.
 fn asked(step: Step) -> Vec<(u32, u32, u64)> {
     let Step::Ask(asks) = step else { panic!("{step:?}") };
-    let shown = |Ask { partition, looks, wish }| match wish {
-        GroupWish::Pull { count, wait_ms, .. } if looks == (wait_ms > 0) => (partition, count, wait_ms),
+    let shown = |Ask { partition, looks, action }| match action {
+        GroupAction::Pull { count, wait_ms, .. } if looks == (wait_ms > 0) => (partition, count, wait_ms),
         other => panic!("{other:?}"),
     };
     asks.into_iter().map(shown).collect()
@@ -287,8 +286,8 @@ fn no_partition_is_forgotten_and_one_question_is_on_its_way_at_most() {
         let mut epochs = [10, 11, 12];
         while !matches!(step, Step::Give { .. } | Step::Refuse(_)) {
             if let Step::Ask(asks) = step {
-                for Ask { partition, looks, wish } in asks {
-                    let GroupWish::Pull { count, .. } = wish else { panic!("{wish:?}") };
+                for Ask { partition, looks, action } in asks {
+                    let GroupAction::Pull { count, .. } = action else { panic!("{action:?}") };
                     assert!(!open.iter().any(|ask| (ask.0, ask.1) == (partition, looks)), "twice at once");
                     open.push((partition, looks, count));
                 }

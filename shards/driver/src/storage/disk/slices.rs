@@ -2,15 +2,13 @@
 
 use std::io;
 
+use ringmain_model::limit::{FILE_OPERATIONS_MAX, SLICES_IN_FLIGHT_MAX};
 use ringmain_uring::{AlignedBuffer, FileId, Ring, WriteSync};
 use ringmain_wal::Failure;
 
 use super::{Disk, Gone, Job, JobKey, NOT_FOUND, Task, error_of};
 use crate::storage::blocking::failure_of;
-use crate::storage::job::{SLICES_IN_FLIGHT_MAX, Slice, whole_blocks_in};
-
-/// Operations on files in flight at once. The ring takes 4 096; the rest is for closes, which cannot wait.
-const RING_OPERATIONS_MAX: usize = 2048;
+use crate::storage::job::{Slice, whole_blocks_in};
 
 impl Disk {
     pub(super) fn push_slices(&mut self, ring: &mut Ring, key: JobKey, kept_back: usize) -> Gone {
@@ -30,7 +28,7 @@ impl Disk {
             if self.pool.available() <= kept_back {
                 return Gone::NoBuffer;
             }
-            if ring.file_operations() >= RING_OPERATIONS_MAX {
+            if ring.file_operations() >= FILE_OPERATIONS_MAX {
                 return Gone::Full;
             }
             let Some(mut buffer) = self.pool.take() else { return Gone::NoBuffer };
