@@ -11,6 +11,7 @@ mod commit;
 mod effect;
 mod entry;
 mod fields;
+mod header;
 mod position;
 mod record;
 mod recovery;
@@ -31,14 +32,15 @@ pub use entry::{
     ClockAnchor, Entry, EntryDamage, GroupProgress, KnownMessage, KnownMessages, LogMarks, PartitionAges, TopicChanged,
     TopicCreated,
 };
+pub use header::HeaderDamage;
 pub use position::{BLOCK_BYTES, LogPosition, SegmentNumber, Sequence};
 pub use record::{Record, RecordHeaders};
 pub use recovery::{Finding, LogOpener, OpenOutput, OpenRefused, Opened};
-pub use segment::{SegmentHeader, SegmentHeaderDamage};
+pub use segment::SegmentHeader;
 pub use slot::{SLOT_SLICE_BYTES, SlotOutput, SlotWriter};
 pub use topic::{
     CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, CHUNK_HEADER_BYTES, Chunk, ChunkDamage, ChunkScan, ChunkScanOutput, IndexDamage,
     PartitionSegments, SegmentsOutput, SegmentsWriter, StoreJob, TOPIC_SEGMENT_BYTES_MAX, TOPIC_WRITE_BYTES_MAX,
-    TopicHeaderDamage, TopicSegment, TopicSegmentHeader, decode_chunk, decode_index,
+    TopicSegment, TopicSegmentHeader, decode_chunk, decode_index,
 };
 pub use writer::{LogOutput, LogSettings, LogWriter, NotAdmitted, Segment};

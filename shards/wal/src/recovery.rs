@@ -36,8 +36,9 @@ use crate::checkpoint::Checkpoint;
 use crate::commit::CommitHeader;
 use crate::effect::{Completion, Effect, Failure, FileName, OperationId};
 use crate::entry::Entry;
+use crate::header::HeaderDamage;
 use crate::position::{BLOCK_BYTES, LogPosition, SegmentNumber, Sequence};
-use crate::segment::{SegmentHeader, SegmentHeaderDamage};
+use crate::segment::SegmentHeader;
 use crate::writer::Segment;
 use tracker::Tracker;
 use window::{Probe, Window};
@@ -358,7 +359,7 @@ impl LogOpener {
         // What a released segment holds is of no account, but its version is.
         let counts = number >= self.start.segment;
         match SegmentHeader::decode(&block) {
-            Err(SegmentHeaderDamage::Newer(_)) => return self.refuse(OpenRefused::Newer(number), out),
+            Err(HeaderDamage::Newer(_)) => return self.refuse(OpenRefused::Newer(number), out),
             Ok(header) if header.shard != self.shard => {
                 return self.refuse(OpenRefused::Foreign { segment: number, owner: header.shard }, out);
             }

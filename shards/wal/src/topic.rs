@@ -18,7 +18,7 @@ use crate::position::{BLOCK_BYTES, whole_blocks};
 use crate::record::RECORD_FIXED_BYTES;
 
 pub use chunk::{ChunkDamage, decode_chunk};
-pub use header::{TopicHeaderDamage, TopicSegmentHeader};
+pub use header::TopicSegmentHeader;
 pub use index::{IndexDamage, decode_index};
 pub use plan::StoreJob;
 pub use scan::{ChunkScan, ChunkScanOutput};

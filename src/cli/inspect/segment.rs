@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 
 use bytes::Bytes;
-use ringmain_wal::{BLOCK_BYTES, CommitHeader, SegmentHeader, SegmentHeaderDamage, SegmentNumber};
+use ringmain_wal::{BLOCK_BYTES, CommitHeader, HeaderDamage, SegmentHeader, SegmentNumber};
 use serde::Serialize;
 
 use super::damage::{Damage, Damages};
@@ -106,7 +106,7 @@ impl SegmentWalk {
                 walk.header = Err(damage.to_string());
                 walk.damaged(Some(0), None, damage.to_string());
                 // Nothing is known of what a newer program put behind its header.
-                if matches!(damage, SegmentHeaderDamage::Newer(_)) {
+                if matches!(damage, HeaderDamage::Newer(_)) {
                     (walk.position, walk.reason) = (walk.end, Some("newer"));
                 }
             }

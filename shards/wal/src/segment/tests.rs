@@ -2,8 +2,9 @@
 
 use ringmain_model::ShardId;
 
+use crate::header::HeaderDamage;
 use crate::position::SegmentNumber;
-use crate::segment::{SegmentHeader, SegmentHeaderDamage};
+use crate::segment::SegmentHeader;
 
 const HEADER: SegmentHeader = SegmentHeader {
     number: SegmentNumber(0x0102_0304),
@@ -25,9 +26,9 @@ fn each_flipped_bit_and_each_cut_is_seen() {
             let mut damaged = block.clone();
             damaged[at] ^= 1 << bit;
             let damage = SegmentHeader::decode(&damaged);
-            assert_eq!(damage, Err(SegmentHeaderDamage::Damaged), "byte {at} bit {bit}");
+            assert_eq!(damage, Err(HeaderDamage::Damaged), "byte {at} bit {bit}");
         }
-        assert_eq!(SegmentHeader::decode(&block[..at]), Err(SegmentHeaderDamage::Damaged), "cut at {at}");
+        assert_eq!(SegmentHeader::decode(&block[..at]), Err(HeaderDamage::Damaged), "cut at {at}");
     }
 }
 
@@ -37,5 +38,5 @@ fn a_newer_version_is_told_from_damage() {
     block[12] = 2;
     let checksum = crc32c::crc32c(&block[12..]);
     block[8..12].copy_from_slice(&checksum.to_le_bytes());
-    assert_eq!(SegmentHeader::decode(&block), Err(SegmentHeaderDamage::Newer(2)));
+    assert_eq!(SegmentHeader::decode(&block), Err(HeaderDamage::Newer(2)));
 }

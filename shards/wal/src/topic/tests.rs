@@ -9,10 +9,10 @@ use crate::batch::RecordBatch;
 use crate::entry::tests::{config, partition, topic_name};
 use crate::position::{BLOCK_BYTES, LogPosition};
 use crate::topic::{
-    CHUNK_HEADER_BYTES, Chunk, ChunkDamage, IndexDamage, PartitionSegments, TopicHeaderDamage, TopicSegment,
-    TopicSegmentHeader, chunk, decode_chunk, decode_index, index,
+    CHUNK_HEADER_BYTES, Chunk, ChunkDamage, IndexDamage, PartitionSegments, TopicSegment, TopicSegmentHeader, chunk,
+    decode_chunk, decode_index, index,
 };
-use crate::{BatchBuilder, Checkpoint, SlotDamage, decode_slot, encode_slot};
+use crate::{BatchBuilder, Checkpoint, HeaderDamage, SlotDamage, decode_slot, encode_slot};
 
 const OWNER: PartitionRef = PartitionRef { incarnation: Incarnation(7), partition: 2 };
 
@@ -242,9 +242,9 @@ fn each_flipped_bit_and_each_cut_of_a_header_is_seen() {
         for bit in 0..8 {
             let mut damaged = block.clone();
             damaged[at] ^= 1 << bit;
-            assert_eq!(TopicSegmentHeader::decode(&damaged), Err(TopicHeaderDamage::Damaged), "byte {at} bit {bit}");
+            assert_eq!(TopicSegmentHeader::decode(&damaged), Err(HeaderDamage::Damaged), "byte {at} bit {bit}");
         }
-        assert_eq!(TopicSegmentHeader::decode(&block[..at]), Err(TopicHeaderDamage::Damaged), "cut at {at}");
+        assert_eq!(TopicSegmentHeader::decode(&block[..at]), Err(HeaderDamage::Damaged), "cut at {at}");
     }
 }
 
@@ -307,7 +307,7 @@ fn a_newer_version_is_told_from_damage() {
     block[12] = 2;
     let checksum = crc32c::crc32c(&block[12..]);
     block[8..12].copy_from_slice(&checksum.to_le_bytes());
-    assert_eq!(TopicSegmentHeader::decode(&block), Err(TopicHeaderDamage::Newer(2)));
+    assert_eq!(TopicSegmentHeader::decode(&block), Err(HeaderDamage::Newer(2)));
 
     let (chunk, bytes) = chunk_of(&[batch(5, 3, 20, 100)]);
     let mut bytes = bytes.to_vec();
