@@ -15,17 +15,7 @@ CONNECTIONS=${CONNECTIONS:-1 16 64 256}
 IN_FLIGHT=${IN_FLIGHT:-1 16}
 TOPICS=${TOPICS:-100 10000}
 . perf/servers.sh
-binaries=$(binaries_or_build)
-run=${1:-$(new_run log)}
-mkdir -p "$run"
-data=
-clean_up() {
-  stop_server
-  [ -z "$data" ] || rm -rf "$data"
-}
-trap clean_up EXIT
-[ -e "$run/machine.txt" ] || machine_facts >"$run/machine.txt"
-: >"$run/log.jsonl"
+begin_run log log.jsonl "${1:-}" ROUNDS DURATION_S WARMUP_S PAYLOAD_BYTES CONNECTIONS IN_FLIGHT TOPICS
 
 # publish KIND LABEL OPTION...: a fresh broker with a fresh data directory, a topic of that kind.
 publish() {

@@ -11,19 +11,8 @@ PAYLOAD_BYTES=${PAYLOAD_BYTES:-100}
 READERS=${READERS:-10 100}
 RATE=${RATE:-200}
 . perf/servers.sh
-binaries=$(binaries_or_build)
-run=${1:-$(new_run replay)}
-mkdir -p "$run"
+begin_run replay replay.jsonl "${1:-}" ROUNDS MESSAGES PAYLOAD_BYTES READERS RATE
 data=$(new_data_directory)
-publisher_id=
-clean_up() {
-  [ -z "$publisher_id" ] || kill "$publisher_id" 2>/dev/null || true
-  stop_server
-  rm -rf "$data"
-}
-trap clean_up EXIT
-[ -e "$run/machine.txt" ] || machine_facts >"$run/machine.txt"
-: >"$run/replay.jsonl"
 
 # publish_slowly LABEL SECONDS: at fixed times to the topic that is read. The generator is a process of its own, so that
 # what it sees is not delayed by the readers' loop; it shares their processor. It has more connections than publishes are

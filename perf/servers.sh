@@ -104,6 +104,30 @@ binaries_or_build() {
   echo "${CARGO_TARGET_DIR:-target}/release"
 }
 
+# begin_run NAME LINES FOLDER SETTING...: what the scripts about the log begin with. The programs, the folder of the run (a new one if
+# FOLDER is empty) with machine.txt and the command with these settings, LINES in it without a line, and nothing left behind.
+begin_run() {
+  local name=$1 lines=$2 setting words=
+  run=$3
+  shift 3
+  binaries=$(binaries_or_build)
+  [ -n "$run" ] || run=$(new_run "$name")
+  mkdir -p "$run"
+  [ -e "$run/machine.txt" ] || machine_facts >"$run/machine.txt"
+  for setting in "$@"; do words+="$setting='${!setting}' "; done
+  echo "${words}perf/$name.sh" >>"$run/commands.txt"
+  : >"$run/$lines"
+  data= publisher_id=
+  trap leave_nothing EXIT
+}
+
+# leave_nothing: ends what a script started and removes what it made.
+leave_nothing() {
+  [ -z "$publisher_id" ] || kill "$publisher_id" 2>/dev/null || true
+  stop_server
+  [ -z "$data" ] || rm -rf "$data"
+}
+
 # new_data_directory: an empty folder, below DATA_ROOT or the system's place for temporary files. That must be a disk.
 new_data_directory() {
   local folder kind

@@ -18,17 +18,13 @@ import tempfile
 import threading
 import time
 
+from waits import Prober, ask
+
 TOPICS, IDS, MAKERS, ROUNDS = 20_000, 512_000, 16, 700
 
 
-def ask(connection, method, target, body=None, headers=None):
-    connection.request(method, target, body, headers or {})
-    answer = connection.getresponse()
-    return answer.status, answer.read()
-
-
-def make(connect, numbers):
-    connection = connect()
+def make(address, numbers):
+    connection = http.client.HTTPConnection(address)
     for number in numbers:
         ask(connection, "POST", "/topics", json.dumps({"name": f"t{number}"}))
         ask(connection, "POST", f"/topics/t{number}/publish", b"x")
@@ -42,40 +38,26 @@ def remember_ids(connection):
         assert status == 202, told
 
 
-def probe(connect, waits, ended):
-    connection = connect()
-    while not ended.is_set():
-        begun = time.perf_counter()
-        ask(connection, "GET", "/health")
-        waits.append(1000 * (time.perf_counter() - begun))
-        time.sleep(0.001)
-
-
-def measure(connect):
-    makers = [threading.Thread(target=make, args=(connect, range(at, TOPICS, MAKERS))) for at in range(MAKERS)]
+def measure(address):
+    makers = [threading.Thread(target=make, args=(address, range(at, TOPICS, MAKERS))) for at in range(MAKERS)]
     for maker in makers:
         maker.start()
     for maker in makers:
         maker.join()
-    connection = connect()
+    connection = http.client.HTTPConnection(address)
     remember_ids(connection)
-    waits, ended = [], threading.Event()
-    prober = threading.Thread(target=probe, args=(connect, waits, ended))
-    prober.start()
     payload = os.urandom(1 << 19)
-    for _ in range(ROUNDS):
-        ask(connection, "POST", "/topics/t0/publish", payload)
-        time.sleep(0.003)
-    ended.set()
-    prober.join()
+    with Prober(address) as prober:
+        for _ in range(ROUNDS):
+            ask(connection, "POST", "/topics/t0/publish", payload)
+            time.sleep(0.003)
     _, metrics = ask(connection, "GET", "/metrics")
     name = "ringmain_wal_checkpoints_total"
     checkpoints = [line.split()[-1] for line in metrics.decode().splitlines() if line.startswith(name)]
-    waits.sort()
-    at = lambda share: round(waits[int(share * (len(waits) - 1))], 2)
     return {
-        "topics": TOPICS, "ids": IDS, "checkpoints": int(float(checkpoints[0])), "probes": len(waits),
-        "wait_ms_p50": at(0.5), "wait_ms_p99": at(0.99), "wait_ms_worst": [round(wait, 1) for wait in waits[-12:][::-1]],
+        "topics": TOPICS, "ids": IDS, "checkpoints": int(float(checkpoints[0])), "probes": len(prober.waits),
+        "wait_ms_p50": prober.at(0.5), "wait_ms_p99": prober.at(0.99),
+        "wait_ms_worst": [round(wait, 1) for wait in prober.waits[-12:][::-1]],
         "load_average_1m": round(os.getloadavg()[0], 2),
     }
 
@@ -93,7 +75,7 @@ def main():
                 if attempt.connect_ex(("127.0.0.1", port)) == 0:
                     break
             time.sleep(0.1)
-        print(json.dumps(measure(lambda: http.client.HTTPConnection("127.0.0.1", port))))
+        print(json.dumps(measure(f"127.0.0.1:{port}")))
     finally:
         broker.kill()
         broker.wait()

@@ -10,19 +10,8 @@ STARTS=${STARTS:-5}
 PAYLOAD_BYTES=${PAYLOAD_BYTES:-262144}
 TOPICS=${TOPICS:-8}
 . perf/servers.sh
-binaries=$(binaries_or_build)
-run=${1:-$(new_run start)}
-mkdir -p "$run"
+begin_run start start.jsonl "${1:-}" GIBIBYTES STARTS PAYLOAD_BYTES TOPICS
 data=$(new_data_directory)
-publisher_id=
-clean_up() {
-  [ -z "$publisher_id" ] || kill "$publisher_id" 2>/dev/null || true
-  stop_server
-  rm -rf "$data"
-}
-trap clean_up EXIT
-[ -e "$run/machine.txt" ] || machine_facts >"$run/machine.txt"
-: >"$run/start.jsonl"
 free_bytes=$(df --output=avail -B1 "$data" | tail -n 1)
 [ "$free_bytes" -gt $(((GIBIBYTES + 5) << 30)) ] || {
   echo "perf: only $free_bytes bytes are free" >&2

@@ -12,17 +12,7 @@ CHECKPOINTS=${CHECKPOINTS:-12}
 RESTARTS=${RESTARTS:-2}
 ROUNDS=${ROUNDS:-3}
 . perf/servers.sh
-binaries=$(binaries_or_build)
-run=${1:-$(new_run topics)}
-mkdir -p "$run"
-data=
-clean_up() {
-  stop_server
-  [ -z "$data" ] || rm -rf "$data"
-}
-trap clean_up EXIT
-[ -e "$run/machine.txt" ] || machine_facts >"$run/machine.txt"
-: >"$run/topics.jsonl"
+begin_run topics topics.jsonl "${1:-}" ROUNDS QUIET MANY CHECKPOINTS RESTARTS
 flags=(--wal-max-segments 4)
 
 # restarts LABEL: kill -9 and start, several times; with what is on the disk.
@@ -86,18 +76,17 @@ quiet_topics() {
   data=
 }
 
-# many_topics KIND: creation, list, restart.
+# many_topics KIND: creation, metrics and lists with what others wait meanwhile, restart.
 many_topics() {
-  local kind=$1 line
+  local kind=$1 target line
   echo "perf: $MANY $kind topics (load $(load_now))" >&2
   data=$(new_data_directory)
   start_logged "$data" "start, empty directory" "${flags[@]}"
   generate topics --count "$MANY" --storage "$kind" --label "making $MANY $kind topics" | record topics.jsonl
-  for _ in 1 2 3; do
-    line=$(curl -s -o /dev/null -w '{"list_s":%{time_total},"list_first_byte_s":%{time_starttransfer},"list_bytes":%{size_download},"status":%{http_code}}' \
-      "http://$server_address/topics")
-    jq -c --arg name "GET /topics, $MANY $kind topics" --argjson resident "$(resident_bytes)" \
-      '{"label": $name} + . + {list_ms: (.list_s * 1000), server_resident_bytes: $resident}' <<<"$line" | record topics.jsonl
+  for target in /health /metrics /topics "/topics?limit=100"; do
+    line=$(perf/waits.py "$server_address" "$target")
+    jq -c --arg name "GET $target, $MANY $kind topics" --argjson resident "$(resident_bytes)" \
+      '{"label": $name} + . + {server_resident_bytes: $resident}' <<<"$line" | record topics.jsonl
   done
   [ "$kind" != wal ] || restarts "start, $MANY wal topics"
   kill_server
