@@ -19,6 +19,7 @@
 //! | K | a partition whose offsets do not go on, or behind a hole a topic that nobody made | quarantined: its entries are withheld, all its bytes are kept |
 //! | L | a segment shorter than its header says | reported; then as B, C, D or A |
 //! | M | the system cannot read | refused, nothing is changed |
+//! | N | no checkpoint, and what is there is not a whole log: its first batch and segment are gone, or it has no batch beside other files | refused, nothing is changed |
 //!
 //! Nothing of a segment with a hole or with withheld entries is ever recycled: the writer sets it aside (`held`). What was read is
 //! synced before the log is said to be open, because a batch that survived a killed process may not survive the next power loss.
@@ -127,6 +128,12 @@ pub enum OpenRefused {
         /// Its owner.
         owner: ShardId,
     },
+    /// No checkpoint counts, and the log does not begin with its first batch: what lies before was in a checkpoint.
+    #[error(
+        "there is no checkpoint, neither slot A nor B, and the log does not begin with its first batch: put one back from a copy, or \
+         what the log lacks; look at it with `ringmain inspect`; nothing was changed"
+    )]
+    NoCheckpoint,
     /// It could not be read, or what was read could not be synced.
     #[error("log segment {segment}: {failure}")]
     Failed {
@@ -192,6 +199,9 @@ enum State {
 pub struct LogOpener {
     shard: ShardId,
     start: LogPosition,
+    has_checkpoint: bool,
+    /// There are files that come of records in the log, or of a checkpoint.
+    has_remains: bool,
     segments: Vec<Found>,
     /// Files that a crash left half made.
     leftovers: Vec<SegmentNumber>,
@@ -237,6 +247,8 @@ impl LogOpener {
             segments,
             leftovers,
             next_number: SegmentNumber(number_max).next(),
+            has_checkpoint: checkpoint.is_some(),
+            has_remains: files.iter().any(|(file, _)| matches!(file, FileName::Quarantined(_) | FileName::Topic(_))),
             held: checkpoint.map(|checkpoint| checkpoint.held.iter().copied().collect()).unwrap_or_default(),
             state: State::SurveyHeader(0),
             window: Window::default(),
@@ -385,7 +397,7 @@ impl LogOpener {
             Probe::Need(bytes) => return self.read(index, BLOCK_BYTES, bytes, out),
             Probe::Newer => return self.refuse(OpenRefused::Newer(self.segments[index].number), out),
             Probe::Batch(header, _) => self.segments[index].first = Some(header),
-            Probe::NotWhole | Probe::Nothing => {}
+            Probe::NotWhole(_) | Probe::Nothing => {}
         }
         self.state = State::SurveyHeader(index + 1);
     }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::commit::{self, CommitHeader, CommitPlace};
 use crate::entry::EntryDamage;
-use crate::position::{BLOCK_BYTES, Sequence};
+use crate::position::{BLOCK_BYTES, SegmentNumber, Sequence};
 use crate::recovery::tracker::Verdict;
 use crate::recovery::window::Probe;
 use crate::recovery::{Finding, LogOpener, OpenOutput, OpenRefused, State};
@@ -18,6 +18,9 @@ impl LogOpener {
             out.push(OpenOutput::Finding(Finding::SegmentMissing(self.start.segment)));
         }
         let position = if is_there { self.start.position } else { BLOCK_BYTES };
+        if first.is_none() && self.is_empty_beside_remains() {
+            return self.refuse(OpenRefused::NoCheckpoint, out);
+        }
         self.state = first.map_or(State::Remove(0), |index| State::Follow { index, position });
     }
 
@@ -84,6 +87,9 @@ impl LogOpener {
         match self.probe(index, position) {
             Probe::Need(bytes) => return self.read(index, position, bytes, out),
             Probe::Newer => return self.refuse(OpenRefused::Newer(self.segments[index].number), out),
+            Probe::Batch(header, _) | Probe::NotWhole(header) if self.is_behind_lost_start(&header) => {
+                return self.refuse(OpenRefused::NoCheckpoint, out);
+            }
             Probe::Batch(header, _) if header.sequence >= self.awaited => {
                 if !self.is_awaited(&header) {
                     self.hole(header.sequence, origin, index, out);
@@ -99,7 +105,7 @@ impl LogOpener {
                 self.segments[index].has_torn = true;
                 step = header.bytes_on_disk();
             }
-            Probe::NotWhole => self.segments[index].has_torn = true,
+            Probe::NotWhole(_) => self.segments[index].has_torn = true,
             Probe::Nothing if self.was_meant(index, position) => self.segments[index].has_torn = true,
             Probe::Nothing => {}
         }
@@ -136,7 +142,22 @@ impl LogOpener {
         out.push(OpenOutput::Finding(Finding::Hole { from: self.awaited, to, segment, position }));
     }
 
+    /// What those files hold was in the log before.
+    fn is_empty_beside_remains(&self) -> bool {
+        !self.has_checkpoint && self.awaited == Sequence(1) && self.has_remains
+    }
+
+    /// Without a checkpoint nothing was ever released, so the whole log must be there. Its first segment is told by its number;
+    /// should that number have been left out, by the first batch, which stands then in another one.
+    fn is_behind_lost_start(&self, header: &CommitHeader) -> bool {
+        let has_first = self.segments.first().is_some_and(|segment| segment.number == SegmentNumber(1));
+        !self.has_checkpoint && self.awaited == Sequence(1) && header.sequence > Sequence(1) && !has_first
+    }
+
     fn log_ends(&mut self, origin: (usize, u64), out: &mut Vec<OpenOutput>) {
+        if self.is_empty_beside_remains() {
+            return self.refuse(OpenRefused::NoCheckpoint, out);
+        }
         let torn = self.segments[origin.0..].iter().find(|segment| segment.has_torn).map(|segment| segment.number);
         if let Some(segment) = torn {
             let is_origin = segment == self.segments[origin.0].number;
