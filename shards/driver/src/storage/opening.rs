@@ -283,7 +283,7 @@ pub(super) fn sentence(finding: &Finding, folder: &Path) -> String {
     let log = |number| path_of(FileName::Segment(number), folder);
     match finding {
         Finding::Cut { sequence, segment, position } => format!(
-            "the log ends with batch {sequence}, which was never wholly written: cut at byte {position} of {}; nothing that was acknowledged as durable is in it",
+            "the log ends with batch {sequence}, which is not whole: cut at byte {position} of {}; a crash in the middle of a write leaves it so, and then nothing in it was acknowledged as durable; if there was none, the disk has damaged what was",
             log(*segment)
         ),
         Finding::Hole { from, to, segment, position } => format!(

@@ -354,7 +354,7 @@ fn case_n_a_start_that_crashed_before_its_first_checkpoint_is_no_damage() {
     let (mut disk, entries) = written(7);
     disk.perform(&Effect::Allocate { file: topic_file(), bytes: BLOCK_BYTES });
     let opening = open(&mut disk, None);
-    assert_eq!((opening.entries, opening.findings), (entries.clone(), vec![]));
+    assert_eq!((opening.entries, opening.findings), (entries, vec![]));
     // Damage to what comes first is told, as the segment says that it is the first.
     flip(&mut disk, segment(1), BLOCK + 100, 1);
     let opening = open(&mut disk, None);
