@@ -1,5 +1,5 @@
-//! Promise: one damaged checkpoint costs nothing; two refuse to start, say how to look at them, and change nothing. So does whatever a newer
-//! program wrote. Files that are none of the broker's are left alone.
+//! Promise: one damaged checkpoint costs nothing; two refuse to start, say how to look at them, and change nothing, and so do missing ones
+//! unless the whole log is there. So does whatever a newer program wrote. Files that are none of the broker's are left alone.
 
 use crate::deadline::wait_until;
 use crate::stored_directory::{Bytes, DataDirectory};
@@ -88,6 +88,56 @@ fn two_damaged_slots_refuse_to_start() {
     let slot = written.marked(SLOT)[0].clone();
     fs::copy(&slot, data.path().join(slot.strip_prefix(written.path()).unwrap())).unwrap();
     expect_all(&data);
+}
+
+#[test]
+fn missing_slots_cost_nothing_while_the_whole_log_is_there() {
+    let written = written();
+    for (a_is_damaged, what) in [(false, "both are missing"), (true, "the second is missing, the first damaged")] {
+        println!("{what}");
+        let data = written.copy();
+        let slots = data.marked(SLOT);
+        fs::remove_file(&slots[1]).unwrap();
+        if a_is_damaged {
+            Bytes::of(&slots[0]).unwrap().flip(30, 1);
+        } else {
+            fs::remove_file(&slots[0]).unwrap();
+        }
+        expect_all(&data);
+        expect_all(&data);
+    }
+}
+
+#[test]
+fn missing_slots_refuse_to_start_where_the_log_is_not_whole() {
+    let written = written();
+    // The first is missing and the second damaged: both were there once.
+    let data = written.copy();
+    let slots = data.marked(SLOT);
+    fs::remove_file(&slots[0]).unwrap();
+    Bytes::of(&slots[1]).unwrap().flip(30, 1);
+    expect_refusal_that_changes_nothing(&data, &["checkpoint-a", "missing", "checkpoint-b", "damaged", "from a copy"]);
+    // The log's beginning was released, as far as anybody can tell: all of it that is left, or nothing.
+    let first = written.marked(LOG)[0].strip_prefix(written.path()).unwrap().to_owned();
+    for a_is_damaged in [false, true] {
+        let data = written.copy();
+        let slots = data.marked(SLOT);
+        // One more start, whose batches stand in a segment of their own.
+        data.start().create_logged_topic("of-the-second-start");
+        assert!(data.batches().iter().any(|batch| !batch.file.ends_with(&first)));
+        fs::remove_file(data.path().join(&first)).unwrap();
+        fs::remove_file(&slots[1]).unwrap();
+        if a_is_damaged {
+            Bytes::of(&slots[0]).unwrap().flip(30, 1);
+        } else {
+            fs::remove_file(&slots[0]).unwrap();
+        }
+        let words = ["checkpoint-a", "checkpoint-b", "from a copy", "ringmain inspect"];
+        expect_refusal_that_changes_nothing(&data, &words);
+        // Put back, it is all there again.
+        fs::copy(written.path().join(&first), data.path().join(&first)).unwrap();
+        expect_all(&data);
+    }
 }
 
 /// Gives a block of the log, or of a slot, a newer version and a right checksum.

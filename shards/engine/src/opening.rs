@@ -122,7 +122,7 @@ pub struct OpenedShard {
 pub struct OpeningReport {
     /// What a person should know.
     pub findings: Vec<Finding>,
-    /// A checkpoint slot that is damaged; the other one was used.
+    /// A checkpoint slot that is damaged; the other one was used, or the whole log, if `checkpoint` says that there is none.
     pub damaged_slot: Option<SlotName>,
     /// Number of the checkpoint from which the log was replayed.
     pub checkpoint: Option<u64>,

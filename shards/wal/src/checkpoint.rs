@@ -236,7 +236,8 @@ fn read_head(fields: &mut Fields<'_>) -> Option<(u64, ShardId, LogPosition, u32,
 /// What a start makes of the two slots.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Slots {
-    /// The slot that counts; `None` when no checkpoint was ever finished, so that the whole log is there.
+    /// The slot that counts; `None` when none is valid and none need ever have been finished: then the whole log must be there,
+    /// which the [`LogOpener`](crate::LogOpener) finds out.
     pub newer: Option<(SlotName, SlotContent)>,
     /// Where the other slot's replay would start, if it is valid: the log is kept from there on. Nothing may be released before
     /// [`SlotWriter`](crate::SlotWriter) has confirmed the slots.
@@ -253,6 +254,12 @@ pub enum SlotsRefused {
     /// Both are there and damaged.
     #[error("both checkpoint slots are damaged: look at them with `ringmain inspect`, restore one from a copy")]
     BothDamaged,
+    /// Slot A is not there and B is damaged. B is made when A is finished, so that two checkpoints were there once.
+    #[error(
+        "checkpoint slot A is missing and B is damaged: look at it with `ringmain inspect`, put one back from a copy; nothing was \
+         changed"
+    )]
+    FirstMissing,
     /// One was written by a newer program or belongs to another shard.
     #[error("checkpoint slot {0:?}: {1}; nothing was changed")]
     Slot(SlotName, SlotDamage),
@@ -275,6 +282,9 @@ pub fn choose_slot(shard: ShardId, a: Option<&Bytes>, b: Option<&Bytes>) -> Resu
     }
     if damaged.len() == 2 {
         return Err(SlotsRefused::BothDamaged);
+    }
+    if a.is_none() && valid.is_empty() && !damaged.is_empty() {
+        return Err(SlotsRefused::FirstMissing);
     }
     valid.sort_by_key(|(_, content)| content.sequence);
     let newer = valid.pop();

@@ -86,6 +86,21 @@ impl CommitHeader {
         agreeing.iter().filter(|agrees| **agrees).count() >= 2
     }
 
+    /// The sequence of a batch that was begun at `place`, which names the awaited one, if it is a later one: at most as many
+    /// batches later as `blocks` stand between. Whole or not: its epoch is secret, so that no payload is taken for one.
+    pub(crate) fn begun_later(bytes: &[u8], place: &CommitPlace, blocks: u64) -> Option<Sequence> {
+        let number = |at: usize| bytes.get(at..).and_then(|rest| Fields::of(rest).u64());
+        let word = |at: usize| bytes.get(at..).and_then(|rest| Fields::of(rest).u32());
+        let stands_here = number(24) == Some(place.epoch)
+            && number(32) == Some(place.segment.0)
+            && word(40).map(|block| u64::from(block) * BLOCK_BYTES) == Some(place.position);
+        let sequence =
+            number(16).filter(|sequence| sequence.checked_sub(place.sequence.0).is_some_and(|later| later <= blocks));
+        // One that chains to the same batch as the awaited one is that one, with damage in its sequence.
+        let is_other = word(44) != Some(place.previous_checksum);
+        sequence.filter(|sequence| stands_here && is_other && *sequence > place.sequence.0).map(Sequence)
+    }
+
     /// Bytes of the batch, filling included.
     #[must_use]
     pub fn bytes_on_disk(&self) -> u64 {

@@ -7,7 +7,7 @@
 //! | case | what is found | what is done |
 //! |---|---|---|
 //! | A | zeros or stale bytes of a recycled segment, nothing chaining behind | the log ends here |
-//! | B | the awaited batch, not whole, nothing chaining behind: a torn tail | cut: the log ends before it, reported |
+//! | B | the awaited batch, not whole, no sign of a later one behind: a torn tail | cut: the log ends before it, reported |
 //! | C | no whole awaited batch, a chaining batch behind it in the segment | corruption: a hole, reported, the rest is replayed |
 //! | D | no whole awaited batch, a chaining batch in a later segment, none missing between | as C |
 //! | E | a segment is missing | reported; a hole if its sequences are missing too, the rest is replayed |
@@ -19,6 +19,8 @@
 //! | K | a partition whose offsets do not go on, or behind a hole a topic that nobody made | quarantined: its entries are withheld, all its bytes are kept |
 //! | L | a segment shorter than its header says | reported; then as B, C, D or A |
 //! | M | the system cannot read | refused, nothing is changed |
+//! | N | no checkpoint, and what is there is not a whole log: its first batch and segment are gone, or it has no batch beside other files | refused, nothing is changed |
+//! | O | no whole awaited batch, and behind it a later one was begun that is not whole: the awaited one had been durable, as a write begins when the one before is synced | a hole up to the later one, which is cut |
 //!
 //! Nothing of a segment with a hole or with withheld entries is ever recycled: the writer sets it aside (`held`). What was read is
 //! synced before the log is said to be open, because a batch that survived a killed process may not survive the next power loss.
@@ -71,7 +73,8 @@ pub enum OpenOutput {
 /// Something wrong with the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Finding {
-    /// A torn tail was cut.
+    /// The last batch is not whole and was cut: a torn tail, as a crash leaves it. Nothing tells it from damage to a last batch that
+    /// was durable.
     Cut {
         /// The batch that was not whole.
         sequence: Sequence,
@@ -85,7 +88,7 @@ pub enum Finding {
     Hole {
         /// The first batch that is lost.
         from: Sequence,
-        /// The batch with which the log goes on.
+        /// The batch with which the log goes on, or would, were it whole: then a [`Finding::Cut`] of it follows.
         to: Sequence,
         /// Where the hole begins.
         segment: SegmentNumber,
@@ -128,6 +131,12 @@ pub enum OpenRefused {
         /// Its owner.
         owner: ShardId,
     },
+    /// No checkpoint counts, and the log does not begin with its first batch: what lies before was in a checkpoint.
+    #[error(
+        "there is no checkpoint, neither slot A nor B, and the log does not begin with its first batch: put one back from a copy, or \
+         what the log lacks; look at it with `ringmain inspect`; nothing was changed"
+    )]
+    NoCheckpoint,
     /// It could not be read, or what was read could not be synced.
     #[error("log segment {segment}: {failure}")]
     Failed {
@@ -167,6 +176,14 @@ struct Found {
     has_torn: bool,
 }
 
+/// Where a batch was begun.
+#[derive(Clone, Copy, Debug)]
+struct Later {
+    sequence: Sequence,
+    index: usize,
+    position: u64,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     SurveyHeader(usize),
@@ -193,6 +210,9 @@ enum State {
 pub struct LogOpener {
     shard: ShardId,
     start: LogPosition,
+    has_checkpoint: bool,
+    /// There are files that come of records in the log, or of a checkpoint.
+    has_remains: bool,
     segments: Vec<Found>,
     /// Files that a crash left half made.
     leftovers: Vec<SegmentNumber>,
@@ -203,6 +223,8 @@ pub struct LogOpener {
     /// What the awaited batch must be.
     awaited: Sequence,
     previous_checksum: u32,
+    /// A later batch than the awaited one, not whole, that was met in the search for the latter.
+    later: Option<Later>,
     /// Where the last batch that counts ended.
     end: Option<(usize, u64)>,
     tracker: Tracker,
@@ -238,11 +260,14 @@ impl LogOpener {
             segments,
             leftovers,
             next_number: SegmentNumber(number_max).next(),
+            has_checkpoint: checkpoint.is_some(),
+            has_remains: files.iter().any(|(file, _)| matches!(file, FileName::Quarantined(_) | FileName::Topic(_))),
             held: checkpoint.map(|checkpoint| checkpoint.held.iter().copied().collect()).unwrap_or_default(),
             state: State::SurveyHeader(0),
             window: Window::default(),
             awaited: start.next,
             previous_checksum: start.previous_checksum,
+            later: None,
             end: None,
             tracker: Tracker::new(checkpoint),
             operation: None,
@@ -386,7 +411,7 @@ impl LogOpener {
             Probe::Need(bytes) => return self.read(index, BLOCK_BYTES, bytes, out),
             Probe::Newer => return self.refuse(OpenRefused::Newer(self.segments[index].number), out),
             Probe::Batch(header, _) => self.segments[index].first = Some(header),
-            Probe::NotWhole | Probe::Nothing => {}
+            Probe::NotWhole(_) | Probe::Nothing => {}
         }
         self.state = State::SurveyHeader(index + 1);
     }
@@ -401,7 +426,7 @@ impl LogOpener {
                 next: self.awaited,
                 previous_checksum: self.previous_checksum,
             },
-            None => self.start,
+            None => LogPosition { next: self.awaited, ..self.start },
         };
         let (mut used, mut spare) = (Vec::new(), Vec::new());
         for found in &self.segments {

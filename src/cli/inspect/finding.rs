@@ -35,7 +35,7 @@ impl From<Finding> for FindingView {
                     "cut",
                     format!(
                         "Batch {sequence}, in segment {segment} at {position} or behind it, is not whole and nothing follows it: it \
-                         would be CUT, as a write that a crash interrupted."
+                         would be CUT, as a write that a crash interrupted. Damage to a last batch that was durable looks the same."
                     ),
                 )
             },

@@ -6,10 +6,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use ringmain_model::ShardId;
+use ringmain_model::{Incarnation, Offset, PartitionRef, ShardId};
 use ringmain_wal::{
     BLOCK_BYTES, Completion, Effect, Failure, FileName, LogOpener, OpenOutput, OpenRefused, Opened, SegmentHeader,
-    SlotName, Slots, choose_slot,
+    SlotName, Slots, TopicFile, choose_slot,
 };
 use serde::Serialize;
 
@@ -298,6 +298,7 @@ fn letter(slot: SlotName) -> char {
 #[derive(Debug)]
 struct Reader {
     files: BTreeMap<FileName, (PathBuf, u64)>,
+    has_topic_segments: bool,
     /// The file that was read last: the opener reads one after another.
     open: RefCell<Option<(FileName, Source)>>,
     failure: Option<io::Error>,
@@ -312,11 +313,16 @@ impl Reader {
                 found.insert(*file, (path.clone(), metadata.len()));
             }
         }
-        Ok(Self { files: found, open: RefCell::new(None), failure: None })
+        let has_topic_segments = files.iter().any(|(named, _)| *named == Named::TopicSegment);
+        Ok(Self { files: found, has_topic_segments, open: RefCell::new(None), failure: None })
     }
 
     fn list(&self) -> Vec<(FileName, u64)> {
-        self.files.iter().map(|(file, (_, bytes))| (*file, *bytes)).collect()
+        // An opener of the log asks whether there are topic segments, not which.
+        let partition = PartitionRef { incarnation: Incarnation(0), partition: 0 };
+        let topic = (FileName::Topic(TopicFile { partition, base: Offset(0) }), 0);
+        let found = self.files.iter().map(|(file, (_, bytes))| (*file, *bytes));
+        found.chain(self.has_topic_segments.then_some(topic)).collect()
     }
 
     fn name(&self, file: FileName) -> Option<String> {

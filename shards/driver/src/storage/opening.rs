@@ -14,7 +14,7 @@ use ringmain_engine::{
 };
 use ringmain_model::ShardId;
 use ringmain_model::limit::FIRST_OPERATIONS_MAX;
-use ringmain_wal::{FileName, Finding, SlotName};
+use ringmain_wal::{FileName, Finding, OpenRefused, SlotName, SlotsRefused};
 
 use super::StorageConfig;
 use super::blocking::BlockingFolder;
@@ -87,8 +87,8 @@ fn open_shard(
     let log = &mut storage.log;
     let holds_message = (2 * config.message_bytes_max as u64).next_power_of_two();
     log.segment_bytes_first = log.segment_bytes_first.max(holds_message).min(log.segment_bytes_max);
-    let mut opener =
-        ShardOpener::new(shard, settings, storage, &files, &slots).map_err(|reason| refused(reason.to_string()))?;
+    let mut opener = ShardOpener::new(shard, settings, storage, &files, &slots)
+        .map_err(|reason| refused(slots_refused(reason, folder)))?;
     let mut performer = BlockingFolder::new(folder.to_owned());
     let (mut out, mut doing) = (Vec::new(), VecDeque::new());
     opener.start(&mut out);
@@ -100,7 +100,7 @@ fn open_shard(
                     make_ready(&mut opened, &mut performer);
                     return Ok(*opened);
                 }
-                OpeningOutput::Refused(reason) => return Err(refused(reason.to_string())),
+                OpeningOutput::Refused(reason) => return Err(refused(log_refused(reason, folder))),
             }
         }
         let Some((operation, effect)) = doing.pop_front() else {
@@ -108,6 +108,36 @@ fn open_shard(
         };
         opener.completed(operation, &performer.perform(&effect), &mut out);
     }
+}
+
+/// Why the checkpoints cannot be used, as a sentence that names the files.
+fn slots_refused(reason: SlotsRefused, folder: &Path) -> String {
+    let [a, b] = [SlotName::A, SlotName::B].map(|slot| path_of(FileName::Slot(slot), folder));
+    let what = match reason {
+        SlotsRefused::BothDamaged => format!("both checkpoint slots are damaged, {a} and {b}"),
+        SlotsRefused::FirstMissing => format!("of the two checkpoint slots {a} is missing and {b} is damaged"),
+        SlotsRefused::Slot(..) => return reason.to_string(),
+    };
+    format!(
+        "{what}: nothing was changed; put one back from a copy and start again, and look at them with `ringmain inspect`"
+    )
+}
+
+/// Why the log cannot be opened, as a sentence that names the files.
+fn log_refused(reason: OpenRefused, folder: &Path) -> String {
+    let [a, b] = [SlotName::A, SlotName::B].map(|slot| path_of(FileName::Slot(slot), folder));
+    match reason {
+        OpenRefused::NoCheckpoint => format!(
+            "there is no whole checkpoint, neither {a} nor {b}, and the log does not begin with its first batch, so that they were \
+             there once: nothing was changed; put one back from a copy, or what the log lacks, and start again, and look with \
+             `ringmain inspect`"
+        ),
+        other => other.to_string(),
+    }
+}
+
+fn path_of(file: FileName, folder: &Path) -> String {
+    folder.join(text_of(file)).display().to_string()
 }
 
 /// Carries out what a shard does first, so that it has room for what is published from the first request on. What is left after
@@ -178,12 +208,15 @@ pub(crate) fn tell(directory: &DataDirectory, opening: &Opening) {
             tracing::warn!(shard = id.0, "{sentence}");
         }
         if let Some(slot) = report.damaged_slot {
-            let path = folder.join(text_of(FileName::Slot(slot)));
-            tracing::warn!(
-                shard = id.0,
-                "{} is damaged: the other checkpoint was used, this one will be written anew",
-                path.display()
-            );
+            let path = path_of(FileName::Slot(slot), &folder);
+            let sentence = match report.checkpoint {
+                Some(_) => format!("{path} is damaged: the other checkpoint was used, this one will be written anew"),
+                None => format!(
+                    "{path} is damaged or was never finished, and there is no other checkpoint: the whole log is there and was read \
+                     from its first batch on, and this one will be written anew"
+                ),
+            };
+            tracing::warn!(shard = id.0, "{sentence}");
         }
         tracing::debug!(
             shard = id.0,
@@ -245,10 +278,10 @@ pub(crate) fn tell(directory: &DataDirectory, opening: &Opening) {
 
 /// A finding as a sentence that names the file.
 pub(super) fn sentence(finding: &Finding, folder: &Path) -> String {
-    let log = |number| folder.join(text_of(FileName::Segment(number))).display().to_string();
+    let log = |number| path_of(FileName::Segment(number), folder);
     match finding {
         Finding::Cut { sequence, segment, position } => format!(
-            "the log ends with batch {sequence}, which was never wholly written: cut at byte {position} of {}; nothing that was acknowledged as durable is in it",
+            "the log ends with batch {sequence}, which is not whole: cut at byte {position} of {}; a crash in the middle of a write leaves it so, and then nothing in it was acknowledged as durable; if there was none, the disk has damaged what was",
             log(*segment)
         ),
         Finding::Hole { from, to, segment, position } => format!(

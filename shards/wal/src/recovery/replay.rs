@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 
-use crate::commit::{self, CommitHeader, CommitPlace};
+use crate::commit::{self, COMMIT_HEADER_BYTES, CommitHeader, CommitPlace};
 use crate::entry::EntryDamage;
-use crate::position::{BLOCK_BYTES, Sequence};
+use crate::position::{BLOCK_BYTES, SegmentNumber, Sequence};
 use crate::recovery::tracker::Verdict;
 use crate::recovery::window::Probe;
-use crate::recovery::{Finding, LogOpener, OpenOutput, OpenRefused, State};
+use crate::recovery::{Finding, Later, LogOpener, OpenOutput, OpenRefused, State};
 
 impl LogOpener {
     pub(super) fn begin_replay(&mut self, out: &mut Vec<OpenOutput>) {
@@ -18,6 +18,9 @@ impl LogOpener {
             out.push(OpenOutput::Finding(Finding::SegmentMissing(self.start.segment)));
         }
         let position = if is_there { self.start.position } else { BLOCK_BYTES };
+        if first.is_none() && self.is_empty_beside_remains() {
+            return self.refuse(OpenRefused::NoCheckpoint, out);
+        }
         self.state = first.map_or(State::Remove(0), |index| State::Follow { index, position });
     }
 
@@ -34,7 +37,10 @@ impl LogOpener {
             Probe::Batch(header, bytes) if self.is_awaited(&header) => {
                 self.accept(index, position, &header, &bytes, out);
             }
-            _ => self.state = State::Search { index, position, origin: (index, position) },
+            _ => {
+                self.later = None;
+                self.state = State::Search { index, position, origin: (index, position) };
+            }
         }
     }
 
@@ -81,9 +87,16 @@ impl LogOpener {
             return;
         }
         let mut step = BLOCK_BYTES;
-        match self.probe(index, position) {
+        let probe = self.probe(index, position);
+        if matches!(probe, Probe::NotWhole(_) | Probe::Nothing) {
+            self.note_later(index, position, origin);
+        }
+        match probe {
             Probe::Need(bytes) => return self.read(index, position, bytes, out),
             Probe::Newer => return self.refuse(OpenRefused::Newer(self.segments[index].number), out),
+            Probe::Batch(header, _) | Probe::NotWhole(header) if self.is_behind_lost_start(&header) => {
+                return self.refuse(OpenRefused::NoCheckpoint, out);
+            }
             Probe::Batch(header, _) if header.sequence >= self.awaited => {
                 if !self.is_awaited(&header) {
                     self.hole(header.sequence, origin, index, out);
@@ -99,7 +112,7 @@ impl LogOpener {
                 self.segments[index].has_torn = true;
                 step = header.bytes_on_disk();
             }
-            Probe::NotWhole => self.segments[index].has_torn = true,
+            Probe::NotWhole(_) => self.segments[index].has_torn = true,
             Probe::Nothing if self.was_meant(index, position) => self.segments[index].has_torn = true,
             Probe::Nothing => {}
         }
@@ -120,6 +133,32 @@ impl LogOpener {
         self.window.get(index, position, bytes).is_some_and(|bytes| CommitHeader::was_meant(&bytes, &place))
     }
 
+    /// Notes the last batch that was begun behind the awaited one. Of what a later start wrote in its place none has a larger sequence,
+    /// unless that start found it whole.
+    fn note_later(&mut self, index: usize, position: u64, origin: (usize, u64)) {
+        let segment = &self.segments[index];
+        // Without the segment's own word nothing tells a batch from a payload.
+        let Some(epoch) = segment.epoch else { return };
+        let place = CommitPlace {
+            sequence: self.awaited,
+            epoch,
+            segment: segment.number,
+            position,
+            previous_checksum: self.previous_checksum,
+        };
+        let blocks = self.bytes_between(origin, (index, position)) / BLOCK_BYTES;
+        let header = self.window.get(index, position, COMMIT_HEADER_BYTES as u64);
+        let found = header.and_then(|header| CommitHeader::begun_later(&header, &place, blocks));
+        if let Some(sequence) = found.filter(|found| self.later.is_none_or(|later| later.sequence < *found)) {
+            self.later = Some(Later { sequence, index, position });
+        }
+    }
+
+    fn bytes_between(&self, from: (usize, u64), to: (usize, u64)) -> u64 {
+        let whole: u64 = self.segments[from.0..to.0].iter().map(|segment| segment.bytes).sum();
+        (whole + to.1).saturating_sub(from.1)
+    }
+
     fn hole(&mut self, to: Sequence, origin: (usize, u64), index: usize, out: &mut Vec<OpenOutput>) {
         let (first, position) = origin;
         let segment = self.segments[first].number;
@@ -136,7 +175,31 @@ impl LogOpener {
         out.push(OpenOutput::Finding(Finding::Hole { from: self.awaited, to, segment, position }));
     }
 
+    /// What those files hold was in the log before.
+    fn is_empty_beside_remains(&self) -> bool {
+        !self.has_checkpoint && self.awaited == Sequence(1) && self.has_remains
+    }
+
+    /// Without a checkpoint nothing was ever released, so the whole log must be there. Its first segment is told by its number;
+    /// should that number have been left out, by the first batch, which stands then in another one.
+    fn is_behind_lost_start(&self, header: &CommitHeader) -> bool {
+        let has_first = self.segments.first().is_some_and(|segment| segment.number == SegmentNumber(1));
+        !self.has_checkpoint && self.awaited == Sequence(1) && header.sequence > Sequence(1) && !has_first
+    }
+
     fn log_ends(&mut self, origin: (usize, u64), out: &mut Vec<OpenOutput>) {
+        if self.is_empty_beside_remains() {
+            return self.refuse(OpenRefused::NoCheckpoint, out);
+        }
+        if let Some(Later { sequence, index, position }) = self.later.take() {
+            // Its write began when the awaited one was durable. Of itself nobody knows, but its number is taken.
+            self.hole(sequence, origin, index, out);
+            self.awaited = sequence;
+            let segment = self.segments[index].number;
+            out.push(OpenOutput::Finding(Finding::Cut { sequence, segment, position }));
+            self.state = State::Remove(0);
+            return;
+        }
         let torn = self.segments[origin.0..].iter().find(|segment| segment.has_torn).map(|segment| segment.number);
         if let Some(segment) = torn {
             let is_origin = segment == self.segments[origin.0].number;

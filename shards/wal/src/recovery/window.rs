@@ -56,7 +56,7 @@ pub(super) enum Probe {
     /// A whole batch of a newer version.
     Newer,
     /// A header that is right about its place, and not the batch that it tells of.
-    NotWhole,
+    NotWhole(CommitHeader),
     /// Something else, or the end of the segment.
     Nothing,
 }
@@ -78,11 +78,11 @@ impl LogOpener {
         }
         let length = u64::from(header.length);
         if length > left {
-            return Probe::NotWhole;
+            return Probe::NotWhole(header);
         }
         match self.window.get(index, position, length) {
             None => Probe::Need(length),
-            Some(bytes) if !header.is_whole(&bytes) => Probe::NotWhole,
+            Some(bytes) if !header.is_whole(&bytes) => Probe::NotWhole(header),
             Some(_) if header.version != COMMIT_VERSION => Probe::Newer,
             Some(bytes) => Probe::Batch(header, bytes),
         }

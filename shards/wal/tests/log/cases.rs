@@ -2,8 +2,8 @@
 
 use ringmain_model::{Offset, ShardId};
 use ringmain_wal::{
-    BLOCK_BYTES, Completion, Effect, Entry, Failure, Finding, LogOpener, OpenOutput, OpenRefused, Segment,
-    SegmentNumber, Sequence,
+    BLOCK_BYTES, Completion, Effect, Entry, Failure, FileName, Finding, LogOpener, OpenOutput, OpenRefused, Segment,
+    SegmentNumber, Sequence, TopicFile,
 };
 
 use crate::disk::Disk;
@@ -296,6 +296,73 @@ fn case_m_a_disk_that_cannot_be_read_is_refused() {
     opener.completed(operation, &Completion::Failed(Failure::System(5)), &mut outputs);
     let failure = Failure::System(5);
     assert_eq!(outputs, [OpenOutput::Refused(OpenRefused::Failed { segment: SegmentNumber(1), failure })]);
+}
+
+/// A file that only a checkpoint makes.
+fn topic_file() -> FileName {
+    FileName::Topic(TopicFile { partition: partition(1), base: Offset(0) })
+}
+
+/// A log whose first segments are gone, as after checkpoints that were both lost.
+fn released() -> Disk {
+    let mut log = Log::on(Disk::new(1 << 30), 7, None);
+    log.commit(&created(1));
+    for base in 0..40 {
+        log.commit(&records(1, base, 1, 3000));
+        let position = log.writer.durable_position();
+        log.release(&position);
+    }
+    assert!(!log.disk.list().iter().any(|(file, _)| *file == segment(1)));
+    log.disk
+}
+
+#[test]
+fn case_n_without_a_checkpoint_the_log_must_begin_with_its_first_batch() {
+    let refuses = |mut disk: Disk, what: &str| {
+        let before = disk.list();
+        let opening = open(&mut disk, None);
+        assert_eq!(opening.refused, Some(OpenRefused::NoCheckpoint), "{what}");
+        assert_eq!((opening.effects, disk.list()), (vec![], before), "{what}: nothing is changed");
+    };
+    refuses(released(), "the first batches are gone");
+    // Whatever else is damaged in it.
+    let whole = released();
+    let segments: Vec<_> = whole.list().into_iter().map(|(file, _)| file).collect();
+    for file in segments {
+        let mut disk = whole.clone();
+        disk.damage(file, |content| content[BLOCK + 100] ^= 1);
+        refuses(disk, &format!("and {file:?} is damaged"));
+    }
+    let mut disk = whole.clone();
+    for (file, _) in whole.list() {
+        disk.damage(file, |content| (BLOCK..content.len()).step_by(BLOCK).for_each(|at| content[at + 100] ^= 1));
+    }
+    refuses(disk, "and no batch is whole");
+    // Files that come of records, and no records.
+    for file in [topic_file(), FileName::Quarantined(SegmentNumber(3))] {
+        let mut disk = Disk::new(1 << 30);
+        disk.perform(&Effect::Allocate { file, bytes: BLOCK_BYTES });
+        refuses(disk.clone(), "a file and no log");
+        disk.perform(&Effect::Allocate { file: segment(1), bytes: 4 * BLOCK_BYTES });
+        refuses(disk, "a file and an empty log");
+    }
+}
+
+#[test]
+fn case_n_a_start_that_crashed_before_its_first_checkpoint_is_no_damage() {
+    // Its checkpoint had written a topic segment already.
+    let (mut disk, entries) = written(7);
+    disk.perform(&Effect::Allocate { file: topic_file(), bytes: BLOCK_BYTES });
+    let opening = open(&mut disk, None);
+    assert_eq!((opening.entries, opening.findings), (entries, vec![]));
+    // Damage to what comes first is told, as the segment says that it is the first.
+    flip(&mut disk, segment(1), BLOCK + 100, 1);
+    let opening = open(&mut disk, None);
+    assert_eq!((opening.findings[0], opening.refused), (hole(1, 2, 1, 1), None));
+    // Nothing was ever written, and the first numbers were taken by segments that are gone.
+    let mut disk = Disk::new(1 << 30);
+    disk.perform(&Effect::Allocate { file: segment(3), bytes: 4 * BLOCK_BYTES });
+    assert_eq!(open(&mut disk, None).refused, None);
 }
 
 #[test]

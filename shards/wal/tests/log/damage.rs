@@ -93,6 +93,108 @@ fn zeros_from_each_byte_have_their_outcome() {
     }
 }
 
+/// What the last two batches, both damaged at once, come to: one that was begun proves that the one before had been durable.
+fn check_both(opening: &Opening, entries: &[(Sequence, Entry)], is_proved: bool, what: &str) {
+    check(opening, entries, 1, what);
+    let position = |at: usize| at as u64;
+    let (segment, last) = (ringmain_wal::SegmentNumber(1), position(LAST));
+    let hole = Finding::Hole { from: Sequence(2), to: Sequence(3), segment, position: position(LAST_BUT_ONE) };
+    let is_at_end = |finding: &Finding| matches!(finding, Finding::Cut { position, .. } if *position == last);
+    let next = opening.opened.as_ref().unwrap().position.next;
+    if is_proved {
+        assert_eq!((opening.findings.len(), opening.findings[0]), (2, hole), "{what}");
+        assert!(is_at_end(&opening.findings[1]), "{what}: {:?}", opening.findings);
+        assert_eq!(next, Sequence(3), "{what}: a number that was given is not given again");
+        assert!(opening.opened.as_ref().unwrap().held.contains(&segment), "{what}");
+    } else {
+        assert!(!opening.findings.iter().any(is_hole), "{what}: {:?}", opening.findings);
+        assert_eq!(next, Sequence(2), "{what}");
+    }
+}
+
+#[test]
+fn both_of_the_last_two_damaged_at_once_have_their_outcome() {
+    let (whole, entries) = written(2);
+    let (one, two) = (length_at(&whole, LAST_BUT_ONE), length_at(&whole, LAST));
+    // Numbers by which the last one tells that it is the last one: sequence, epoch, segment, block.
+    let tells = 16..44;
+    for byte in 0..two {
+        for bit in 0..8 {
+            for other in [0, 9, 17, 25, 41, 45, 64, 100, one - 1] {
+                let mut disk = whole.clone();
+                disk.damage(segment(1), |content| {
+                    content[LAST + byte] ^= 1 << bit;
+                    content[LAST_BUT_ONE + other] ^= 1 << bit;
+                });
+                let what = format!("bytes {other} and {byte}, bit {bit}");
+                check_both(&open(&mut disk, None), &entries, !tells.contains(&byte), &what);
+            }
+        }
+    }
+    for from in 0..two {
+        for all_of_the_first in [false, true] {
+            let mut disk = whole.clone();
+            disk.damage(segment(1), |content| {
+                content[LAST + from..].fill(0);
+                content[LAST_BUT_ONE + if all_of_the_first { 0 } else { 90 }..LAST].fill(0);
+            });
+            // Of the number of its block only the first byte is none.
+            let what = format!("zeros from {from}, and all of the first: {all_of_the_first}");
+            let opening = open(&mut disk, None);
+            if disk.whole(segment(1)).unwrap()[LAST..] == whole.whole(segment(1)).unwrap()[LAST..] {
+                continue;
+            }
+            check_both(&opening, &entries, from > 40, &what);
+        }
+    }
+}
+
+#[test]
+fn what_a_later_batch_proves_is_found_again_until_a_checkpoint_knows_it() {
+    let (mut disk, entries) = written(2);
+    for at in [LAST_BUT_ONE, LAST] {
+        disk.damage(segment(1), |content| content[at + 90] ^= 4);
+    }
+    let opening = open(&mut disk.clone(), None);
+    let mut log = Log::on(disk, 8, None);
+    let other = records(1, 0, 1, 50);
+    assert_eq!(log.commit(&other), Sequence(3));
+    let again = open(&mut log.disk, None);
+    let holes = |opening: &Opening| opening.findings.iter().copied().filter(is_hole).collect::<Vec<_>>();
+    assert_eq!(holes(&again), holes(&opening));
+    assert!(!again.findings.iter().any(|finding| matches!(finding, Finding::Cut { .. })), "the log goes on there");
+    assert_eq!(again.entries, [entries[0].clone(), (Sequence(3), other.clone())]);
+    // From where the second start began, as its checkpoint says.
+    let from = bare_checkpoint(opening.opened.unwrap().position);
+    let later = open(&mut log.disk, Some(&from));
+    assert_eq!((later.entries, later.findings), (vec![(Sequence(3), other)], vec![]));
+}
+
+#[test]
+fn a_torn_tail_of_several_starts_proves_nothing() {
+    // Each start's first batch is torn, in the segment that it made: all have the same sequence.
+    let (mut disk, entries) = written(1);
+    disk.damage(segment(1), |content| content[LAST_BUT_ONE + 90] ^= 4);
+    for epoch in 8..12 {
+        let mut log = Log::on(disk, epoch, None);
+        let before = log.disk.list();
+        log.commit(&records(1, 0, 1, 50));
+        let names: Vec<_> =
+            before.iter().map(|(file, _)| *file).filter(|file| matches!(file, FileName::Segment(_))).collect();
+        disk = log.disk;
+        for file in names {
+            disk.damage(file, |content| {
+                if file != segment(1) && content[BLOCK + 8..BLOCK + 12] == *b"RMCB" {
+                    content[BLOCK + 90] = 0xee;
+                }
+            });
+        }
+        let opening = open(&mut disk, None);
+        assert_eq!(opening.entries, entries[..1]);
+        assert!(!opening.findings.iter().any(is_hole), "{:?}", opening.findings);
+    }
+}
+
 /// A log that has been recycled many times, so that stale batches stand behind its end: the disk, a checkpoint before the last
 /// three batches, these, and where they stand.
 fn recycled() -> (Disk, Checkpoint, Vec<(Sequence, Entry)>, FileName) {

@@ -147,6 +147,17 @@ fn a_first_checkpoint_that_was_never_finished_means_that_the_log_is_whole() {
 }
 
 #[test]
+fn a_second_slot_that_is_damaged_proves_that_the_first_was_finished() {
+    let (mut disk, _) = disk_with(2);
+    disk.lose(FileName::Slot(SlotName::A));
+    assert!(read(&disk).is_ok(), "the other one is whole");
+    disk.damage(FileName::Slot(SlotName::B), |content| content[70] ^= 1);
+    assert_eq!(read(&disk), Err(SlotsRefused::FirstMissing));
+    disk.damage(FileName::Slot(SlotName::B), Vec::clear);
+    assert_eq!(read(&disk), Err(SlotsRefused::FirstMissing));
+}
+
+#[test]
 fn a_large_checkpoint_is_written_in_slices() {
     let mut large = checkpoint(3);
     large.marks = (0..20_000)
