@@ -1,9 +1,10 @@
 //! Promise: `ringmain publish --batch` publishes each line of standard input, many with one request, says how many, and after
 //! a failure from which line on nothing was stored.
 
-use crate::broker::{Folder, Setup};
+use crate::broker::{Folder, Setup, program};
 use crate::subcommands::{run, run_with};
 use serde_json::Value;
+use std::fs;
 
 #[test]
 fn lines_are_published_in_batches() {
@@ -32,6 +33,24 @@ fn lines_are_published_in_batches() {
     assert!(run(&broker, &["publish", "t", "--batch"]).expect(0).out.starts_with("published 0 messages"));
     run(&broker, &["publish", "t", "x", "--batch"]).expect(2);
     run(&broker, &["publish", "t", "--batch", "0"]).expect(2);
+}
+
+#[test]
+fn a_person_who_waits_is_told_how_far_it_is() {
+    let broker = Setup::new().start();
+    broker.create_topic("t");
+    let folder = Folder::new();
+    fs::write(folder.path().join("lines"), "x\n".repeat(250)).unwrap();
+    let publish = "publish t --batch 100 --server \"$SERVER\" <lines >out";
+    // `script` of util-linux gives the command a terminal, and tells what was written to it.
+    let script = r#"export COMMAND="'$0' $1"; exec script --quiet --return --command 'eval "$COMMAND"' /dev/null"#;
+    let mut command = program(&folder, &["sh", "-c", script]);
+    let output = command.arg(publish).env("SERVER", format!("http://{}", broker.address())).output().unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(told, "\r100 messages\r200 messages\r250 messages\r\n", "each in the place of the one before");
+    let out = fs::read_to_string(folder.path().join("out")).unwrap();
+    assert_eq!(out, "published 250 messages in 3 batches, offsets 0 to 249\n", "data goes to standard output alone");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Promise: when retention takes messages that a group has not dealt with, the group goes on after them, counts them as lost,
 //! and tells its members.
 
-use crate::broker::Broker;
+use crate::broker::{Broker, Setup};
 use crate::websocket::{EXTENDED, Heard};
 use serde_json::json;
 use std::time::Duration;
@@ -29,6 +29,38 @@ fn what_nobody_took_in_time_is_lost_and_counted() {
     assert_eq!(fetched["messages"].as_array().unwrap().len(), 10);
     assert_eq!(fetched["messages"][0]["offset"], 15);
     assert_eq!(dropped(&broker), 15);
+}
+
+#[test]
+fn one_that_fell_behind_goes_on_at_the_earliest_and_is_told_so_once() {
+    let mut broker = Setup::new().logged().start();
+    for storage in ["memory", "wal"] {
+        broker.create_topic_with(json!({ "storage": storage, "retention": { "max_messages": 10 } }), storage);
+        let mut member = broker.websocket(storage, "?group=g&from_offset=0&max_in_flight=1", &[EXTENDED]);
+        broker.publish(storage, b"0");
+        assert_eq!(member.offsets(1), [0]);
+        // All at once, so that there is one loss: of the one that it holds and of those that it never saw.
+        let lines = "{\"payload\":\"\"}\n".repeat(30);
+        let target = format!("/topics/{storage}/publish");
+        broker.request("POST", &target, &[("Content-Type", "application/x-ndjson")], lines.as_bytes()).expect(202);
+        assert_eq!(member.other(), json!({ "lost": { "messages": 21, "resumed": 21 } }), "{storage}");
+        for offset in 21..31 {
+            // Nothing is told again, and no message comes twice.
+            assert_eq!(member.offsets(1), [offset], "{storage}");
+            member.say(json!({ "ack": offset }));
+        }
+        // This answer takes all that was before it to the disk.
+        member.acknowledge(&[30]);
+        member.expect_nothing_before_pong();
+        let stats = broker.group(storage, "g");
+        assert!(stats["lost"] == 21 && stats["committed_offset"] == 31 && stats["lag"] == 0, "{stats}");
+    }
+    broker.kill();
+    broker.restart();
+    let mut member = broker.websocket("wal", "?group=g&from_offset=0", &[EXTENDED]);
+    member.expect_nothing_before_pong();
+    broker.publish("wal", b"31");
+    assert_eq!(member.offsets(1), [31]);
 }
 
 #[test]

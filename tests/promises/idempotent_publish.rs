@@ -315,6 +315,11 @@ fn killed_brokers_store_nothing_twice() {
     for (number, told) in ledger.into_inner().unwrap() {
         let offset = stored.remove(&number).unwrap_or_else(|| panic!("{number} is lost"));
         assert!(told.is_none_or(|told| told["offset"] == offset), "{number} stands at {offset}");
+        // And another message is not taken for it.
+        if chance.below(20) == 0 {
+            raw(&broker, &number.to_string(), b"another").expect_error(422, "id_reused");
+        }
     }
     assert!(stored.is_empty());
+    assert_eq!(broker.stats("t")["latest_offset"], next - 1);
 }

@@ -122,7 +122,7 @@ fn assert_none_is_ours(bytes: &[u8], sent: &[u8]) {
 #[test]
 fn requests_damaged_at_random_are_the_clients_fault() {
     let mut chance = Chance::for_test();
-    let mut broker = Setup::new().flag("--header-timeout-ms", 500).flag("--body-timeout-ms", 500).start();
+    let mut broker = Setup::new().flag("--header-timeout-ms", 4_000).flag("--body-timeout-ms", 4_000).start();
     broker.create_topic("t");
     broker.publish_numbers("t", 0..5);
     let valid = valid_requests(&broker.address().to_string());

@@ -5,7 +5,7 @@ use crate::broker::Broker;
 use crate::chance::{Chance, scaled};
 use crate::deadline::wait_until;
 use crate::partitioned::{id_of, key_of_each, place_of};
-use crate::websocket::{Heard, Received, WebSocket};
+use crate::websocket::{Heard, LAST, Received, TEXT, WebSocket, frame_bytes};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -162,8 +162,10 @@ fn after_a_nack_the_later_ones_come_again_behind_it() {
     socket.expect_nothing_before_pong();
     // Later, too, and what is new comes behind all of them. The answer shows that the partition has heard it.
     let nack = |socket: &mut WebSocket, id: &str, delay_ms: u64| {
-        socket.say(json!({ "nack": id, "delay_ms": delay_ms }));
-        socket.say(json!({ "ack": ids[0], "ref": "heard" }));
+        // In one piece, so that the answer comes before what was delayed, however busy the machine is.
+        let words = [json!({ "nack": id, "delay_ms": delay_ms }), json!({ "ack": ids[0], "ref": "heard" })];
+        let bytes = words.iter().flat_map(|word| frame_bytes(LAST | TEXT, word.to_string().as_bytes()));
+        socket.connection.send(&bytes.collect::<Vec<u8>>());
         assert_eq!(socket.other()["ref"], "heard");
     };
     nack(&mut socket, &ids[2], 200);

@@ -1,7 +1,8 @@
 //! Promise: when a topic is deleted its streams end, and a client that comes back learns that the topic is gone.
 
 use crate::broker::Broker;
-use crate::events::EventStream;
+use crate::deadline::LIMIT;
+use crate::events::{End, EventStream, Step, message_of};
 
 #[test]
 fn streams_end_when_their_topic_is_deleted() {
@@ -34,10 +35,15 @@ fn what_was_published_before_the_deletion_is_delivered_first_or_not_at_all() {
         broker.publish_numbers(&name, 0..10);
         broker.delete_topic(&name);
         let mut expected = 0;
-        while let crate::events::Step::Event(event) = stream.step(crate::deadline::LIMIT) {
-            if event.name == "message" {
-                assert_eq!(crate::events::message_of(&event).offset, expected, "in order and without holes");
-                expected += 1;
+        loop {
+            match stream.step(LIMIT) {
+                Step::Event(event) if event.name == "message" => {
+                    assert_eq!(message_of(&event).offset, expected, "in order and without holes");
+                    expected += 1;
+                }
+                Step::Event(event) => assert_eq!(event.name, "end", "{event:?}"),
+                Step::Ended(end) => break assert_eq!(end, End::Whole),
+                Step::Quiet => panic!("the stream did not end"),
             }
         }
     }

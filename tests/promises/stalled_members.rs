@@ -7,7 +7,8 @@ use serde_json::json;
 const MESSAGES: usize = 600;
 
 fn started() -> Broker {
-    let broker = Setup::new().flag("--write-timeout-ms", 400).start();
+    // Longer than the machine may hold up one that reads.
+    let broker = Setup::new().flag("--write-timeout-ms", 3_000).start();
     let settings = json!({ "ack_wait_ms": 400, "retention": { "max_messages": 100_000 } });
     broker.create_topic_with(settings, "t");
     broker

@@ -4,8 +4,9 @@
 use crate::broker::{Broker, Folder, Setup, program};
 use crate::deadline::{wait_for, wait_until};
 use crate::proxy::Proxy;
+use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::process::{Child, ChildStdout, ExitStatus, Stdio};
 
 /// What a command printed and how it ended.
@@ -139,8 +140,10 @@ fn refusals_are_told_in_the_brokers_words() {
 
 #[test]
 fn a_broker_that_is_not_there_is_named() {
-    // A port that was free a moment ago.
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // A port that is kept, and on which nobody listens.
+    let kept = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&kept, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let address = SocketAddr::try_from(getsockname(&kept).unwrap()).unwrap();
     for arguments in [&["topic", "list"][..], &["publish", "t", "x"], &["subscribe", "t"]] {
         let outcome = run_with(address, arguments, b"").expect(1);
         assert!(outcome.words.contains(&address.to_string()), "{outcome:?}");

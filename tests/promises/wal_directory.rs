@@ -106,13 +106,11 @@ fn a_directory_that_cannot_be_is_refused() {
 }
 
 #[test]
-fn a_directory_is_made_with_its_parents_or_the_cure_is_told() {
+fn a_directory_is_made_with_its_parents() {
     let folder = Folder::new();
     let data = DataDirectory::at(&folder.path().join("some/where/below"));
-    match data.try_start() {
-        Ok(()) => assert!(data.path().is_dir()),
-        Err(told) => assert!(told.contains(&data.path().display().to_string()), "{told}"),
-    }
+    assert_eq!(data.try_start(), Ok(()));
+    assert!(data.path().is_dir());
 }
 
 /// Makes the broker run as a user without any privileges, who may lock 8 MiB of memory as on most systems. The binary is copied to

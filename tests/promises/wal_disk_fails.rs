@@ -8,13 +8,13 @@ use crate::wal_disks::{Disk, FileSystem, in_own_mounts};
 use serde_json::json;
 use std::fs;
 
-/// Ranges of the log in which nothing is written yet.
 /// Whether both slots are there and all segments that are made ahead.
 fn is_at_rest(data: &DataDirectory) -> bool {
     let is_preparing = data.files().iter().any(|path| path.extension().is_some_and(|name| name == "preparing"));
     data.marked(b"RMSLOT\0\0").len() == 2 && data.marked(b"RMLOGSEG").len() >= 4 && !is_preparing
 }
 
+/// Ranges of the log in which nothing is written yet.
 fn free_ranges(data: &DataDirectory) -> Vec<(std::path::PathBuf, std::ops::Range<u64>)> {
     let batches = data.batches();
     let of = |path: std::path::PathBuf| {

@@ -184,6 +184,7 @@ fn publishes_in_hand_at_the_end_are_answered_and_kept() {
             answered += u64::from(answer.status == 202);
         }
     }
+    assert!(answered > 0, "what was seen was answered");
     broker.restart();
     let count = broker.stats("t")["message_count"].as_u64().unwrap();
     assert!(count >= answered, "{answered} were answered, {count} are there");

@@ -3,7 +3,7 @@
 
 use crate::broker::{Broker, topic_path};
 use crate::deadline::{growth_during, wait_until};
-use crate::http::{Connection, request_bytes};
+use crate::http::{Connection, Filled, request_bytes};
 use crate::stored_directory::DataDirectory;
 use crate::wal_disks::{Disk, FROZEN_SECONDS_MAX, FileSystem, in_own_mounts};
 use std::time::{Duration, Instant};
@@ -53,8 +53,12 @@ fn a_segment_that_cannot_be_made_holds_up_no_reader() {
         "answered after the disk was: {:?}",
         frozen.elapsed()
     );
+    // Who has waited for five seconds is refused, which only a machine that is very busy comes to.
+    let is_late = frozen.elapsed() > Duration::from_secs(4);
     disk.thaw();
-    waiting.iter_mut().for_each(|connection| drop(connection.response_to("POST").expect(202)));
+    for answer in waiting.iter_mut().map(|connection| connection.response_to("POST")) {
+        assert!(answer.status == 202 || (is_late && answer.status == 503), "{answer:?}");
+    }
 }
 
 #[test]
@@ -66,20 +70,27 @@ fn publishers_wait_and_more_are_refused() {
     disk.freeze();
     let host = broker.address().to_string();
     let request = request_bytes(&host, "POST", &topic_path("t", "/publish"), &[], &[b'x'; MESSAGE_BYTES]);
-    let mut waiting: Vec<Connection> = Vec::new();
-    let mut refused = 0;
-    for _ in 0..CONNECTIONS {
+    let send = |()| {
         let mut connection = broker.connect();
         connection.send(&request);
-        if connection.fill(Instant::now() + Duration::from_millis(30)) == crate::http::Filled::Quiet {
-            waiting.push(connection);
-            continue;
-        }
-        let answer = connection.response_to("POST").expect_error(503, "busy");
-        assert!(answer.header("retry-after").is_some());
-        refused += 1;
-    }
-    assert!(refused > CONNECTIONS / 3 && !waiting.is_empty(), "{refused} were refused, {} wait", waiting.len());
+        (Instant::now(), connection)
+    };
+    let mut waiting: Vec<(Instant, Connection)> = (0..CONNECTIONS).map(|_| send(())).collect();
+    // Who may wait is refused after five seconds. Those that are refused before have not waited.
+    let mut refused = 0;
+    wait_until("many are refused at once", || {
+        waiting.retain_mut(|(sent, connection)| {
+            if connection.fill(Instant::now()) == Filled::Quiet {
+                return true;
+            }
+            let answer = connection.response_to("POST").expect_error(503, "busy");
+            assert!(answer.header("retry-after").is_some());
+            refused += u64::from(sent.elapsed() < Duration::from_secs(4));
+            false
+        });
+        refused > CONNECTIONS / 3
+    });
+    assert!(!waiting.is_empty(), "some may wait");
     // What waits is not to be seen, and reads go on.
     let everything = broker.everything("t", 0);
     assert_eq!(everything.offsets(), (0..10).collect::<Vec<_>>());
@@ -89,17 +100,15 @@ fn publishers_wait_and_more_are_refused() {
     let before = broker.resident_bytes();
     let grown = growth_during(Duration::from_millis(1500), || {
         // Once those that wait have been refused, these wait in their place, and as long.
-        for _ in 0..2 {
-            let answer = broker.request("POST", "/topics/t/publish", &[], &[b'x'; MESSAGE_BYTES]);
-            answer.expect_error(503, "busy");
-        }
+        let mut more = [(); 2].map(send);
+        more.iter_mut().for_each(|(_, connection)| drop(connection.response_to("POST").expect_error(503, "busy")));
         broker.resident_bytes()
     });
     assert!(grown < 16 << 20, "{before} bytes grew by {grown}");
     assert!(before < 200 << 20, "{before}");
     disk.thaw();
     let mut offsets: Vec<u64> = Vec::new();
-    for connection in &mut waiting {
+    for (_, connection) in &mut waiting {
         let answer = connection.response_to("POST");
         match answer.status {
             202 => offsets.push(answer.data()["offset"].as_u64().unwrap()),

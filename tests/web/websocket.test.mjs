@@ -111,11 +111,12 @@ test('only clients that know the subprotocol are told of what is no message', as
 });
 
 test('pings keep a quiet connection alive', async (t) => {
-  const broker = await startBroker(t, '--heartbeat-ms', '100');
+  // One that is silent for four heartbeats is cut: longer than the machine may hold up this one.
+  const broker = await startBroker(t, '--heartbeat-ms', '1000');
   await broker.createTopic('quiet');
   const heard = await subscribe(t, broker, 'quiet');
-  // `ws` answers each; ten of them are more than a silent peer would be granted.
-  await waitUntil('ten pings came', () => heard.pings >= 10);
+  // `ws` answers each; six of them are more than a silent peer would be granted.
+  await waitUntil('six pings came', () => heard.pings >= 6);
   await broker.publishNumbers('quiet', 0, 1);
   await heard.waitFor(1);
 });

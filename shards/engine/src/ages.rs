@@ -17,7 +17,7 @@ const SAMPLES: u64 = 64;
 const SAMPLE_MS_MIN: u64 = 100;
 /// An anchor is logged when the wall clock has moved by more against the monotonic one, in milliseconds.
 const SKEW_MS_MAX: i64 = 500;
-/// An anchor is logged at least so often while something is logged, in milliseconds.
+/// An anchor is logged at least so often while something is logged, in milliseconds; while nothing is, the clocks are compared as often.
 const ANCHOR_MS_MAX: u64 = 60_000;
 
 /// The clock of a shard.
@@ -30,6 +30,8 @@ pub(crate) struct AgeClock {
     now_ms: u64,
     /// The anchor that the log has.
     logged: Option<ClockAnchor>,
+    /// When the clocks were compared last.
+    compared_ms: u64,
 }
 
 impl AgeClock {
@@ -74,14 +76,21 @@ impl AgeClock {
         ClockAnchor { age_ms: self.now_ms, unix_us: now.unix_us }
     }
 
-    /// The anchor that the log should get, if it needs another.
-    pub(crate) fn anchor_to_log(&self, now: Now) -> Option<ClockAnchor> {
+    /// The anchor that the log should get, if it needs another. While nothing else is logged it needs one only when the wall clock
+    /// has jumped: a start would take the jump for the time that the broker was down.
+    pub(crate) fn anchor_to_log(&mut self, now: Now, is_logging: bool) -> Option<ClockAnchor> {
+        self.compared_ms = self.now_ms;
         let anchor = self.anchor(now);
         let skew = |anchor: &ClockAnchor| anchor.unix_us / 1000 - i64::try_from(anchor.age_ms).unwrap_or(i64::MAX);
-        let is_new = self.logged.as_ref().is_none_or(|logged| {
-            (skew(logged) - skew(&anchor)).abs() > SKEW_MS_MAX || anchor.age_ms >= logged.age_ms + ANCHOR_MS_MAX
-        });
-        (is_new && self.base_ms.is_some()).then_some(anchor)
+        let known = self.logged.as_ref().or(self.found.as_ref());
+        let has_jumped = known.is_some_and(|known| (skew(known) - skew(&anchor)).abs() > SKEW_MS_MAX);
+        let is_old = self.logged.as_ref().is_none_or(|logged| anchor.age_ms >= logged.age_ms + ANCHOR_MS_MAX);
+        ((has_jumped || (is_logging && is_old)) && self.base_ms.is_some()).then_some(anchor)
+    }
+
+    /// When the clocks are to be compared, though nothing is logged: monotonic milliseconds.
+    pub(crate) fn next_comparison_ms(&self) -> u64 {
+        self.monotonic_ms(self.compared_ms + ANCHOR_MS_MAX)
     }
 
     /// The log has this anchor.

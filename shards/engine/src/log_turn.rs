@@ -36,10 +36,11 @@ impl Shard {
         self.settle_log(now, effects);
     }
 
-    /// Tells the log how the clocks stand, while topics keep messages for a time and something is logged anyway.
+    /// Tells the log how the clocks stand, while topics keep messages for a time and something is logged anyway, or one clock has
+    /// jumped.
     fn log_clock(&mut self, now: Now) {
-        let Some(log) = self.log.as_mut().filter(|log| log.writer.is_dirty()) else { return };
-        let anchor = self.clock.anchor_to_log(now).filter(|_| !self.due_ages.is_empty());
+        let Some(log) = self.log.as_mut() else { return };
+        let anchor = self.clock.anchor_to_log(now, log.writer.is_dirty()).filter(|_| !self.due_ages.is_empty());
         if let Some(anchor) = anchor
             && log.append(&Entry::Clock(anchor), None).is_ok()
         {

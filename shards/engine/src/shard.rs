@@ -110,7 +110,10 @@ impl Shard {
         let groups = self.due_groups.first().map(|(due_ms, ..)| *due_ms);
         let log = self.log.as_ref().and_then(|log| log.next_due_ms());
         let ages = self.due_ages.first().map(|(age_ms, _)| self.clock.monotonic_ms(*age_ms));
-        groups.into_iter().chain(log).chain(ages).chain(self.orders.next_due_ms()).min()
+        // A write that is in flight brings a turn by its end, and a log that takes nothing more learns nothing.
+        let may_log = self.log.as_ref().is_some_and(|log| !log.is_poisoned() && !log.writer.is_writing());
+        let clocks = (may_log && !self.due_ages.is_empty()).then(|| self.clock.next_comparison_ms());
+        groups.into_iter().chain(log).chain(ages).chain(clocks).chain(self.orders.next_due_ms()).min()
     }
 
     /// The log end of a partition that this shard owns: the offset that its next record gets.

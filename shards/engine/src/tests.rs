@@ -30,6 +30,8 @@ struct Bench {
     shard: Shard,
     life: u64,
     retention: Retention,
+    /// Stands still unless a test moves it.
+    now: Now,
     published: Vec<Vec<u8>>,
     visible: u64,
     /// Next offset that each interested core must be pushed.
@@ -40,7 +42,8 @@ impl Bench {
     fn new(retention: Retention, memory_bytes_max: u64) -> Self {
         let shard =
             Shard::new(ShardId(0), ShardSettings { cores: CORES, memory_bytes_max, ..ShardSettings::default() });
-        let mut bench = Self { shard, life: 0, retention, published: Vec::new(), visible: 0, pushed: BTreeMap::new() };
+        let (published, pushed, now) = (Vec::new(), BTreeMap::new(), Now::default());
+        let mut bench = Self { shard, life: 0, retention, now, published, visible: 0, pushed };
         bench.create();
         bench
     }
@@ -55,8 +58,18 @@ impl Bench {
 
     fn give(&mut self, event: Event) -> Vec<Effect> {
         let mut effects = Vec::new();
-        self.shard.handle(Now::default(), event, &mut effects);
+        self.shard.handle(self.now, event, &mut effects);
         effects
+    }
+
+    /// The first offset that is kept.
+    fn log_start(&mut self) -> u64 {
+        let partition = self.partition();
+        let command = Command::Read { partition, from: Offset(0), bytes_max: 1, records_max: 1, following: false };
+        let effects = self.ask(2, command);
+        let replies = self.check(effects);
+        let [Reply::Page(page)] = &replies[..] else { panic!("{replies:?}") };
+        page.log_start.offset().0
     }
 
     fn create(&mut self) {

@@ -48,7 +48,8 @@ class StreamqCase(unittest.IsolatedAsyncioTestCase):
     """Each test has its own broker and a client of it."""
 
     async def asyncSetUp(self):
-        self.broker = await start_broker(self, "--heartbeat-ms", "500")
+        # A client that is silent for four of them is cut: longer than the machine may hold one up.
+        self.broker = await start_broker(self, "--heartbeat-ms", "1000")
         self.client = await self.client_of(self.broker.url)
 
     async def client_of(self, url):

@@ -11,7 +11,7 @@ LARGE = bytes(60_000)
 
 class Restart(StreamqCase):
     async def asyncSetUp(self):
-        flags = ("--heartbeat-ms", "500", "--retry-ms", "100", "--storage", "wal")
+        flags = ("--heartbeat-ms", "1000", "--retry-ms", "100", "--storage", "wal")
         self.broker = await start_broker(self, *flags, port=lasting_port())
         self.client = await self.client_of(self.broker.url)
 

@@ -108,6 +108,14 @@ fn of_one_damaged_slot_each_bit_is_seen_and_the_other_is_used() {
             disk.damage(FileName::Slot(slot), |content| content.truncate(end));
             assert_eq!(read(&disk).unwrap().damaged, Some(slot), "cut at {end}");
         }
+        let before = whole.whole(FileName::Slot(slot)).unwrap();
+        for from in 0..length {
+            let mut disk = whole.clone();
+            disk.damage(FileName::Slot(slot), |content| content[from..].fill(0));
+            // Zeros may have stood there.
+            let is_damaged = before[from..length].iter().any(|byte| *byte != 0);
+            assert_eq!(read(&disk).unwrap().damaged, is_damaged.then_some(slot), "zeros from {from}");
+        }
     }
     // The damaged slot is the one that is written next, and only after that does the log move on.
     let mut disk = whole;

@@ -2,6 +2,7 @@
 
 mod crashes;
 mod damage;
+mod each_byte;
 mod golden;
 mod lives;
 mod replay;

@@ -112,7 +112,7 @@ async fn spawn(folder: &Path, port: u16, flags: &[&str]) -> (Child, u16) {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../..");
     let binary = std::env::var("RINGMAIN_BINARY").unwrap_or_else(|_| "target/debug/ringmain".to_owned());
     let mut child = Command::new(root.join(binary).canonicalize().expect("build the broker first"))
-        .args(["serve", "--port", &port.to_string(), "--log-format", "json", "--heartbeat-ms", "500"])
+        .args(["serve", "--port", &port.to_string(), "--log-format", "json", "--heartbeat-ms", "1000"])
         .args(flags)
         .current_dir(folder)
         .stdout(Stdio::null())
