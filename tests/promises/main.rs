@@ -31,6 +31,7 @@ mod acknowledgements_are_counted;
 mod arrays_are_no_objects;
 mod bad_queries;
 mod batches_by_hand;
+mod batches_near_the_limit;
 mod body_limit;
 mod chunked_and_expect;
 mod command_line;

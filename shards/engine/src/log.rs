@@ -8,7 +8,7 @@ use ringmain_model::limit::{LIVE_WINDOW_BYTES_PER_SHARD, LIVE_WINDOW_BYTES_PER_T
 use ringmain_model::{
     CoreId, DurableOffset, HighWaterMark, LogEnd, LogStart, Message, Offset, PartitionRef, Retention,
 };
-use ringmain_wal::{BatchBuilder, BatchSpace, Entry, RecordBatch, TopicFile, TopicSegment};
+use ringmain_wal::{BatchBuilder, BatchSize, BatchSpace, Entry, RecordBatch, TopicFile, TopicSegment};
 
 use crate::ages::Ages;
 use crate::command::{Interest, Origin, Reply};
@@ -94,8 +94,10 @@ pub(crate) struct PartitionLog {
 /// Bytes of one shard's logs in memory, kept beside them because its bounds are the shard's.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct ShardBytes {
-    /// What memory topics keep. A turn may admit beyond the bound what its open batches hold: the lanes bound that.
+    /// What memory topics keep in closed batches.
     pub(crate) memory: u64,
+    /// What their open batches hold.
+    pub(crate) open: u64,
     /// What logged topics keep in memory because no topic segment has it; the log's size bounds it.
     pub(crate) tails: u64,
     /// Batches that may be let go of, of all topics.
@@ -177,6 +179,11 @@ impl PartitionLog {
     /// Whether the open batch must close before it takes `message`.
     pub(crate) fn is_full_for(&self, message: &Message) -> bool {
         self.open.as_ref().is_some_and(|open| open.space_for(message) == BatchSpace::Full)
+    }
+
+    /// How much is in the open batch.
+    pub(crate) fn open_size(&self) -> BatchSize {
+        self.open.as_ref().map_or_else(BatchSize::default, BatchBuilder::size)
     }
 
     /// Bytes to reserve in the shard's log for one more message.

@@ -33,6 +33,7 @@ impl Shard {
         let offset = if is_logged {
             self.append_logged(now, partition, message)?
         } else {
+            self.check_memory(partition, std::iter::once(message), effects)?;
             self.append_in_memory(now, partition, message, effects)?
         };
         if let Some(id) = &message.id {
@@ -72,6 +73,30 @@ impl Shard {
         effects.push(Effect::Reply { to: origin, reply });
     }
 
+    /// Whether memory has room for messages of one memory topic, all of them with all that they take. Live windows have a bound of
+    /// their own and make way by themselves.
+    pub(crate) fn check_memory<'m>(
+        &mut self,
+        partition: PartitionRef,
+        messages: impl Iterator<Item = &'m Message> + Clone,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), Refusal> {
+        if self.has_memory_for(partition, messages.clone()) {
+            return Ok(());
+        }
+        // Of what this turn admitted retention may let go as soon as it is closed.
+        self.close_batches(effects);
+        if self.has_memory_for(partition, messages) { Ok(()) } else { Err(memory_full()) }
+    }
+
+    fn has_memory_for<'m>(&self, partition: PartitionRef, messages: impl Iterator<Item = &'m Message>) -> bool {
+        let Some(topic) = self.partitions.get(&partition) else { return true };
+        let mut size = topic.log.open_size();
+        let bytes: u64 = messages.map(|message| size.add(message) as u64).sum();
+        self.bytes.memory + self.bytes.open + bytes <= self.settings.memory_bytes_max
+    }
+
+    /// Appends a message for which memory has room.
     pub(crate) fn append_in_memory(
         &mut self,
         now: Now,
@@ -79,10 +104,6 @@ impl Shard {
         message: &Message,
         effects: &mut Vec<Effect>,
     ) -> Result<Offset, Refusal> {
-        // Live windows have a bound of their own and make way by themselves.
-        if self.bytes.memory + message.bytes() as u64 > self.settings.memory_bytes_max {
-            return Err(memory_full());
-        }
         if self.partitions.get(&partition).is_some_and(|topic| topic.log.is_full_for(message)) {
             self.close_batch(partition, effects);
         }
@@ -90,6 +111,7 @@ impl Shard {
         if !topic.log.is_dirty() {
             self.dirty.push(partition);
         }
+        self.bytes.open += topic.log.open_size().add(message) as u64;
         Ok(topic.log.append(message, now.unix_us))
     }
 
@@ -164,7 +186,10 @@ impl Shard {
     /// log takes it.
     pub(crate) fn close_batch(&mut self, partition: PartitionRef, effects: &mut Vec<Effect>) {
         let Some(topic) = self.partitions.get_mut(&partition) else { return };
-        if !topic.is_logged() && topic.log.close_batch().is_some() {
+        if !topic.is_logged()
+            && let Some((batch, _)) = topic.log.close_batch()
+        {
+            self.bytes.open -= batch.bytes().len() as u64;
             self.batch_durable(partition, effects);
         }
     }

@@ -7,7 +7,7 @@ use ringmain_wal::Entry;
 
 use crate::command::{Effect, Now};
 use crate::log::{Several, Taken};
-use crate::publish::{memory_full, set_aside};
+use crate::publish::set_aside;
 use crate::shard::Shard;
 use crate::topics::deleted_meanwhile;
 
@@ -43,10 +43,8 @@ impl Shard {
             if room > 0 {
                 room = self.reserve_in_log(room)?;
             }
-        } else if self.bytes.memory + new().map(|message| message.bytes() as u64).sum::<u64>()
-            > self.settings.memory_bytes_max
-        {
-            return Err(memory_full());
+        } else {
+            self.check_memory(partition, new(), effects)?;
         }
         let mut offsets: Vec<Offset> = Vec::with_capacity(messages.len());
         let (mut time_us, mut room_left) = (None, room);

@@ -231,7 +231,8 @@ proptest! {
                     let [Effect::Place { change, .. }] = place[..] else { panic!("{place:?}") };
                     let told: Vec<_> = (0..CORES).flat_map(|_| bench.give(Event::Placed { change })).collect();
                     assert_eq!(told, [Effect::Reply { to: asker(0), reply: Reply::Deleted }]);
-                    assert_eq!((bench.shard.bytes.memory, bench.shard.bytes.windows), (0, 0), "a delete frees all bytes");
+                    let bytes = bench.shard.bytes;
+                    assert_eq!((bytes.memory, bytes.open, bytes.windows), (0, 0, 0), "a delete frees all bytes");
                     bench.create();
                 }
             }

@@ -16,6 +16,34 @@ pub enum BatchSpace {
     Full,
 }
 
+/// How much is in an open batch: what decides where the next one begins.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct BatchSize {
+    bytes: usize,
+    count: u32,
+}
+
+impl BatchSize {
+    /// Whether `message` fits. An empty batch takes any message that is within the message limit.
+    #[must_use]
+    pub fn space_for(self, message: &Message) -> BatchSpace {
+        let fits = self.bytes + encoded_bytes(message) <= BATCH_BYTES_MAX && self.count < BATCH_RECORDS_MAX;
+        if fits || self.count == 0 { BatchSpace::Open } else { BatchSpace::Full }
+    }
+
+    /// Counts one more message, in the next batch if it does not fit; says how many bytes it takes with what it begins.
+    pub fn add(&mut self, message: &Message) -> usize {
+        if self.count == 0 || self.space_for(message) == BatchSpace::Full {
+            *self = Self::default();
+        }
+        let header = if self.count == 0 { HEADER_BYTES } else { 0 };
+        let added = header + encoded_bytes(message);
+        self.bytes += added;
+        self.count += 1;
+        added
+    }
+}
+
 /// An open batch. Offsets are dense: the n-th message gets base + n.
 #[derive(Debug)]
 pub struct BatchBuilder {
@@ -39,11 +67,16 @@ impl BatchBuilder {
         Self { bytes, base, base_time_us: 0, count: 0 }
     }
 
-    /// Whether `message` fits. An empty batch takes any message that is within the message limit.
+    /// Whether `message` fits.
     #[must_use]
     pub fn space_for(&self, message: &Message) -> BatchSpace {
-        let fits = self.bytes.len() + encoded_bytes(message) <= BATCH_BYTES_MAX && self.count < BATCH_RECORDS_MAX;
-        if fits || self.count == 0 { BatchSpace::Open } else { BatchSpace::Full }
+        self.size().space_for(message)
+    }
+
+    /// How much is in it.
+    #[must_use]
+    pub fn size(&self) -> BatchSize {
+        BatchSize { bytes: self.bytes.len(), count: self.count }
     }
 
     /// Appends `message`, taken at `time_us`, and says which offset it got.

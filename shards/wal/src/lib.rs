@@ -24,7 +24,7 @@ mod writer;
 mod tests;
 
 pub use batch::{Damage, HEADER_BYTES, RecordBatch, RecordsFrom};
-pub use builder::{BatchBuilder, BatchSpace};
+pub use builder::{BatchBuilder, BatchSize, BatchSpace};
 pub use checkpoint::{Checkpoint, SlotContent, SlotDamage, Slots, SlotsRefused, choose_slot, decode_slot, encode_slot};
 pub use commit::{COMMIT_HEADER_BYTES, CommitHeader};
 pub use effect::{Completion, Effect, Failure, FileName, OperationId, SlotName, TopicFile};
