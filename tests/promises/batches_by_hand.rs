@@ -42,7 +42,7 @@ fn a_person_who_waits_is_told_how_far_it_is() {
     let folder = Folder::new();
     fs::write(folder.path().join("lines"), "x\n".repeat(250)).unwrap();
     let publish = "publish t --batch 100 --server \"$SERVER\" <lines >out";
-    // `script` of util-linux gives the command a terminal, and tells what was written to it.
+    // `script` gives the command a terminal, and tells what was written to it.
     let script = r#"export COMMAND="'$0' $1"; exec script --quiet --return --command 'eval "$COMMAND"' /dev/null"#;
     let mut command = program(&folder, &["sh", "-c", script]);
     let output = command.arg(publish).env("SERVER", format!("http://{}", broker.address())).output().unwrap();
