@@ -4,7 +4,9 @@
 use crate::broker::Broker;
 use crate::chance::{Chance, scaled};
 use crate::deadline::wait_until;
+use crate::plenty::offsets;
 use crate::stored_directory::{Batch, Bytes, DataDirectory, Everything};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
 
@@ -169,6 +171,107 @@ fn a_topic_with_a_hole_takes_nothing_more_and_may_be_replaced() {
         expect_whole(&broker, "b", 1);
         expect_whole(&broker, "a", MESSAGES + 3);
         expect_whole(&broker, "c", MESSAGES + 3);
+    }
+}
+
+/// What groups did with a topic before its last two messages were lost.
+type GroupWork = fn(&Broker, u64);
+
+/// Each proves by itself that the last message was there.
+const GROUP_WORK: [(&str, GroupWork); 4] = [
+    ("all is acknowledged", |broker, end| {
+        let _ = broker.group_post("b", "g", "fetch", json!({ "max": end, "from_offset": 0 }));
+        broker.group_post("b", "g", "ack", json!({ "offsets": (0..end).collect::<Vec<_>>() }));
+    }),
+    ("the last one alone is acknowledged", |broker, end| {
+        let _ = broker.group_post("b", "g", "fetch", json!({ "max": end, "from_offset": 0 }));
+        broker.group_post("b", "g", "ack", json!({ "offsets": [end - 1] }));
+    }),
+    ("the last one was given out twice", |broker, end| {
+        let _ = broker.group_post("b", "g", "fetch", json!({ "max": end, "from_offset": 0 }));
+        broker.group_post("b", "g", "nack", json!({ "offsets": [end - 1], "delay_ms": 0 }));
+        assert_eq!(offsets(&broker.group_post("b", "g", "fetch", json!({ "max": 1 }))), [end - 1]);
+        broker.group_post("b", "g", "ack", json!({ "offsets": [0] }));
+    }),
+    ("a group that is deleted began at the end", |broker, _| {
+        broker.group_post("b", "gone", "fetch", json!({ "max": 1 }));
+        broker.request("DELETE", "/topics/b/groups/gone", &[], b"").expect(200);
+    }),
+];
+
+fn lose_last_two(data: &DataDirectory, topic: &str) {
+    let batches = data.batches();
+    for number in [MESSAGES - 2, MESSAGES - 1] {
+        let lost = batch_with(&batches, topic, number);
+        Bytes::of(&lost.file).unwrap().flip(lost.position + 30, 0);
+    }
+}
+
+#[test]
+fn what_groups_know_of_is_never_given_out_again() {
+    let written = written();
+    for (what, work) in GROUP_WORK {
+        println!("{what}");
+        let data = written.copy();
+        let broker = data.start();
+        work(&broker, MESSAGES);
+        broker.publish("a", &payload("a", MESSAGES));
+        drop(broker);
+        // The last two of the topic are lost, and what came behind them is there.
+        lose_last_two(&data, "b");
+        for round in 0..3 {
+            let broker = data.start();
+            let log = broker.log();
+            assert!(log.contains("records are lost") && log.contains("\"topic\":\"b\""), "{log}");
+            expect_whole(&broker, "a", MESSAGES + 1);
+            expect_whole(&broker, "c", MESSAGES);
+            let next = MESSAGES + round;
+            assert_eq!(broker.publish("b", &payload("b", next)), next, "an offset was given out before");
+            let everything = broker.everything("b", 0);
+            expect_true("b", &everything);
+            everything.expect_no_silent_loss(next + 1);
+            assert_eq!(everything.offsets(), (0..MESSAGES - 2).chain(MESSAGES..=next).collect::<Vec<_>>());
+            // The group gets what is new, and none that it has acknowledged.
+            wait_until("the group has the new one", || {
+                let page = broker.group_post("b", "g", "fetch", json!({ "max": 50, "from_offset": 0 }));
+                let taken = offsets(&page);
+                assert!(!taken.iter().any(|offset| (MESSAGES - 2..MESSAGES).contains(offset)), "{taken:?}");
+                broker.group_post("b", "g", "ack", json!({ "offsets": taken }));
+                taken.last() == Some(&next)
+            });
+        }
+    }
+}
+
+#[test]
+fn a_topic_with_a_gap_moves_to_segments_like_any_other() {
+    let written = written();
+    let broker = written.start();
+    GROUP_WORK[0].1(&broker, MESSAGES);
+    drop(broker);
+    lose_last_two(&written, "b");
+    // Enough that checkpoints release the log in which it all was.
+    let (count, large) = (700, vec![b'x'; 200_000]);
+    for round in 0..2 {
+        let broker = written.start();
+        for number in 0..count {
+            assert_eq!(broker.publish("b", &large), MESSAGES + round * count + number);
+        }
+        wait_until("a topic segment is there", || !written.marked(b"RMTOPSEG").is_empty());
+    }
+    for _ in 0..2 {
+        let broker = written.start();
+        let everything = broker.everything("b", 0);
+        let end = MESSAGES + 2 * count;
+        everything.expect_no_silent_loss(end);
+        assert_eq!(everything.offsets(), (0..MESSAGES - 2).chain(MESSAGES..end).collect::<Vec<_>>());
+        let is_true = |(offset, bytes): &(u64, Vec<u8>)| match *offset {
+            offset if offset < MESSAGES => *bytes == payload("b", offset),
+            _ => *bytes == large,
+        };
+        assert!(everything.messages.iter().all(is_true));
+        expect_whole(&broker, "a", MESSAGES);
+        expect_whole(&broker, "c", MESSAGES);
     }
 }
 

@@ -384,7 +384,11 @@ impl PartitionLog {
         self.stored_bytes = segments.iter().map(|segment| segment.record_bytes).sum();
         self.stored = segments.into();
         self.boundary = log_start.max(self.stored_end());
-        let mut next = self.boundary;
+        let mut next = log_start;
+        for (base, end) in self.stored.iter().map(|segment| (segment.base, segment.end)).collect::<Vec<_>>() {
+            self.lose(next, base);
+            next = next.max(end);
+        }
         for batch in batches.filter(|batch| batch.end() > self.boundary).collect::<Vec<_>>() {
             self.lose(next, batch.base());
             next = batch.end();

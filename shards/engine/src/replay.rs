@@ -27,6 +27,8 @@ pub(crate) struct Replay {
     came: HashMap<PartitionRef, Vec<(Offset, Offset, u64)>>,
     ages: HashMap<PartitionRef, PartitionAges>,
     groups: HashMap<(PartitionRef, GroupName), GroupProgress>,
+    /// Up to where a partition's records must have come, by what was logged of its groups, even of those that are gone.
+    proven: HashMap<PartitionRef, Offset>,
     entries: u64,
     epoch_max: Option<u64>,
 }
@@ -143,7 +145,9 @@ impl Shard {
             let records = replay.records.remove(&partition).unwrap_or_default();
             let marks = replay.marks.get(&partition);
             let found_end = records.values().map(RecordBatch::end).max().unwrap_or_default();
-            let log_end = marks.map_or(found_end, |marks| marks.log_end.max(found_end));
+            // Groups may know of records that damage has taken: their offsets were given out and are not given out again.
+            let proven_end = replay.proven.get(&partition).copied().unwrap_or_default();
+            let log_end = marks.map_or(found_end, |marks| marks.log_end.max(found_end)).max(proven_end);
             let log_start = marks.map_or(Offset(0), |marks| marks.log_start).min(log_end);
             let segments = replay.segments.remove(&partition).unwrap_or_default();
             let missing: Vec<_> = segments
@@ -226,6 +230,8 @@ impl Replay {
 
     fn note_group(&mut self, progress: GroupProgress) {
         self.epoch_max = self.epoch_max.max(Some(progress.epoch));
+        let proven = self.proven.entry(progress.partition).or_default();
+        *proven = progress.log_end_min().max(*proven);
         self.groups.insert((progress.partition, progress.group.clone()), progress);
     }
 }

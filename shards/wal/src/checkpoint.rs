@@ -88,10 +88,10 @@ pub enum SlotDamage {
 #[must_use]
 pub fn encode_slot(shard: ShardId, sequence: u64, checkpoint: &Checkpoint) -> Vec<u8> {
     let lists = || {
-        checkpoint
-            .segments
-            .iter()
-            .flat_map(|one| one.segments.chunks(SEGMENTS_PER_ENTRY).map(|segments| (one.partition, segments)))
+        checkpoint.segments.iter().flat_map(|one| {
+            let has_gap = one.has_gap();
+            one.segments.chunks(SEGMENTS_PER_ENTRY).map(move |segments| (one.partition, segments, has_gap))
+        })
     };
     let count = checkpoint.topics.len()
         + checkpoint.marks.len()
@@ -132,8 +132,8 @@ pub fn encode_slot(shard: ShardId, sequence: u64, checkpoint: &Checkpoint) -> Ve
     }
     let can_be_read = |one: &PartitionSegments| one.segments.is_empty() || one.is_well_formed();
     debug_assert!(checkpoint.segments.iter().all(can_be_read), "a slot names only segments that can be");
-    for (partition, segments) in lists() {
-        entry::put_segments(&mut out, partition, segments);
+    for (partition, segments, has_gap) in lists() {
+        entry::put_segments(&mut out, partition, segments, has_gap);
     }
     let length = out.len();
     out[16..24].copy_from_slice(&(length as u64).to_le_bytes());
@@ -217,7 +217,7 @@ fn add_segments(lists: &mut Vec<PartitionSegments>, next: PartitionSegments) -> 
         return true;
     };
     let is_full = last.segments.len().is_multiple_of(SEGMENTS_PER_ENTRY);
-    let goes_on = last.segments.last().is_some_and(|segment| segment.is_sealed()) && last.end() == next.base();
+    let goes_on = last.segments.last().is_some_and(|segment| segment.is_sealed()) && last.end() <= next.base();
     last.segments.extend(next.segments);
     is_full && goes_on
 }

@@ -30,6 +30,7 @@ pub(crate) const KIND_SET_ASIDE: u8 = 10;
 pub(crate) const KIND_CLOCK: u8 = 11;
 pub(crate) const KIND_GROUP_PROGRESS_BITS: u8 = 13;
 pub(crate) const KIND_PARTITION_AGES: u8 = 12;
+pub(crate) const KIND_PARTITION_SEGMENTS_WITH_GAPS: u8 = 14;
 
 /// Bytes of one known message.
 pub(crate) const KNOWN_MESSAGE_BYTES: usize = 40;
@@ -119,6 +120,14 @@ pub struct GroupProgress {
 }
 
 impl GroupProgress {
+    /// Up to where the partition's records must have come when this was written: groups know of nothing that is not there.
+    #[must_use]
+    pub fn log_end_min(&self) -> Offset {
+        let after_acked = self.acked.last().map_or(self.committed, |(_, end)| *end);
+        let after_given = self.attempts.last().map_or(self.committed, |(offset, _)| offset.plus(1));
+        after_acked.max(after_given)
+    }
+
     /// Whether ranges and attempts keep their order.
     #[must_use]
     pub fn is_well_formed(&self) -> bool {

@@ -220,7 +220,8 @@ fn take_chunks(fields: &mut Fields<'_>) -> Option<Vec<Chunk>> {
     Some(chunks)
 }
 
-/// All files of a partition in order; each begins where the one before ends, and all but the last are sealed.
+/// All files of a partition in order; each begins where the one before ends, or later if what lies between is lost, and all but the
+/// last are sealed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PartitionSegments {
     /// Whose records.
@@ -245,9 +246,15 @@ impl PartitionSegments {
     /// Whether there is a file, each is well-formed, and they keep their order.
     #[must_use]
     pub fn is_well_formed(&self) -> bool {
-        let goes_on = |pair: &[TopicSegment]| pair[0].is_sealed() && pair[0].end == pair[1].base;
+        let goes_on = |pair: &[TopicSegment]| pair[0].is_sealed() && pair[0].end <= pair[1].base;
         let is_whole = self.segments.iter().all(TopicSegment::is_well_formed);
         !self.segments.is_empty() && is_whole && self.segments.windows(2).all(goes_on)
+    }
+
+    /// Whether offsets are missing between the files.
+    #[must_use]
+    pub fn has_gap(&self) -> bool {
+        self.segments.windows(2).any(|pair| pair[0].end != pair[1].base)
     }
 
     /// Takes in what [`SegmentsOutput::Stored`] says of the partition: a changed last segment takes the place of the one that is

@@ -216,17 +216,10 @@ impl PartitionLog {
         (from < end).then(|| (self.partition(), from, end, self.tail_bytes()))
     }
 
-    /// The records of the tail, if they are there without a gap and go on where the segments end.
+    /// The records of the tail, in order; some may be lost.
     pub(crate) fn batches_to_store(&self) -> Option<Vec<RecordBatch>> {
-        let (_, from, end, _) = self.tail()?;
+        let (_, from, ..) = self.tail()?;
         let batches: Vec<_> = self.visible_from(from).cloned().collect();
-        let mut next = self.stored.back().map(|last| last.end);
-        for batch in &batches {
-            if next.is_some_and(|next| batch.base() != next) {
-                return None;
-            }
-            next = Some(batch.end());
-        }
-        (next == Some(end)).then_some(batches)
+        (!batches.is_empty()).then_some(batches)
     }
 }

@@ -9,8 +9,9 @@ use crate::batch::{Damage, RecordBatch};
 use crate::entry::{
     ClockAnchor, ENTRY_FIXED_BYTES, Entry, EntryDamage, GroupProgress, KIND_CLOCK, KIND_GROUP_DELETED,
     KIND_GROUP_PROGRESS, KIND_GROUP_PROGRESS_BITS, KIND_KNOWN_MESSAGES, KIND_LOG_MARKS, KIND_PARTITION_AGES,
-    KIND_PARTITION_SEGMENTS, KIND_RECORDS, KIND_SET_ASIDE, KIND_TOPIC_CHANGED, KIND_TOPIC_CREATED, KIND_TOPIC_DELETED,
-    KNOWN_MESSAGE_BYTES, KnownMessage, KnownMessages, LogMarks, PartitionAges, TopicChanged, TopicCreated,
+    KIND_PARTITION_SEGMENTS, KIND_PARTITION_SEGMENTS_WITH_GAPS, KIND_RECORDS, KIND_SET_ASIDE, KIND_TOPIC_CHANGED,
+    KIND_TOPIC_CREATED, KIND_TOPIC_DELETED, KNOWN_MESSAGE_BYTES, KnownMessage, KnownMessages, LogMarks, PartitionAges,
+    TopicChanged, TopicCreated,
 };
 use crate::fields::Fields;
 use crate::topic::{PartitionSegments, SEGMENT_FIXED_BYTES, TopicSegment};
@@ -41,7 +42,10 @@ pub(crate) fn decode(bytes: &Bytes) -> Result<(Entry, usize), EntryDamage> {
         KIND_CLOCK => clock(&mut fields).map(Entry::Clock),
         KIND_PARTITION_AGES => ages(&mut fields).map(Entry::PartitionAges),
         KIND_KNOWN_MESSAGES => known_messages(&mut fields).map(Entry::KnownMessages),
-        KIND_PARTITION_SEGMENTS => segments(&mut fields).map(Entry::PartitionSegments),
+        KIND_PARTITION_SEGMENTS => {
+            segments(&mut fields).filter(|segments| !segments.has_gap()).map(Entry::PartitionSegments)
+        }
+        KIND_PARTITION_SEGMENTS_WITH_GAPS => segments(&mut fields).map(Entry::PartitionSegments),
         _ => return Err(EntryDamage::Newer),
     };
     entry.filter(|_| fields.is_empty()).map(|entry| (entry, length)).ok_or(malformed)

@@ -6,8 +6,8 @@ use ringmain_model::{PartitionRef, Storage, TopicConfig};
 use crate::entry::{
     ENTRY_FIXED_BYTES, Entry, GroupProgress, KIND_CLOCK, KIND_GROUP_DELETED, KIND_GROUP_PROGRESS,
     KIND_GROUP_PROGRESS_BITS, KIND_KNOWN_MESSAGES, KIND_LOG_MARKS, KIND_PARTITION_AGES, KIND_PARTITION_SEGMENTS,
-    KIND_RECORDS, KIND_SET_ASIDE, KIND_TOPIC_CHANGED, KIND_TOPIC_CREATED, KIND_TOPIC_DELETED, KNOWN_MESSAGE_BYTES,
-    PartitionAges,
+    KIND_PARTITION_SEGMENTS_WITH_GAPS, KIND_RECORDS, KIND_SET_ASIDE, KIND_TOPIC_CHANGED, KIND_TOPIC_CREATED,
+    KIND_TOPIC_DELETED, KNOWN_MESSAGE_BYTES, PartitionAges,
 };
 use crate::fields::{length32, put_text};
 use crate::topic::TopicSegment;
@@ -55,7 +55,7 @@ pub(crate) fn encode(entry: &Entry, out: &mut Vec<u8>) -> Option<Bytes> {
         Entry::Clock(_) => KIND_CLOCK,
         Entry::PartitionAges(_) => KIND_PARTITION_AGES,
         Entry::PartitionSegments(one) => {
-            put_segments(out, one.partition, &one.segments);
+            put_segments(out, one.partition, &one.segments, one.has_gap());
             return None;
         }
     };
@@ -171,10 +171,11 @@ fn segments_bytes(segments: &[TopicSegment]) -> usize {
     ENTRY_FIXED_BYTES + PARTITION_BYTES + 4 + content
 }
 
-/// Appends an entry of these segments, so that a long list can be put into several.
-pub(crate) fn put_segments(out: &mut Vec<u8>, partition: PartitionRef, segments: &[TopicSegment]) {
+/// Appends an entry of these segments, so that a long list can be put into several. `has_gap` is that of the whole list.
+pub(crate) fn put_segments(out: &mut Vec<u8>, partition: PartitionRef, segments: &[TopicSegment], has_gap: bool) {
+    let kind = if has_gap { KIND_PARTITION_SEGMENTS_WITH_GAPS } else { KIND_PARTITION_SEGMENTS };
     out.extend_from_slice(&length32(segments_bytes(segments)).to_le_bytes());
-    out.extend_from_slice(&[KIND_PARTITION_SEGMENTS, 0, 0, 0]);
+    out.extend_from_slice(&[kind, 0, 0, 0]);
     put_partition(out, partition);
     out.extend_from_slice(&length32(segments.len()).to_le_bytes());
     for segment in segments {

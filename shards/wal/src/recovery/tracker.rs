@@ -57,10 +57,10 @@ impl Tracker {
                 self.quarantined.retain(|partition| partition.incarnation != *incarnation);
                 Verdict::Replay
             }
-            Entry::GroupProgress(_)
-            | Entry::GroupDeleted { .. }
+            Entry::GroupProgress(progress) => self.admit_proof(progress.partition, progress.log_end_min()),
+            Entry::LogMarks(marks) => self.admit_proof(marks.partition, marks.log_end),
+            Entry::GroupDeleted { .. }
             | Entry::TopicChanged(_)
-            | Entry::LogMarks(_)
             | Entry::PartitionSegments(_)
             | Entry::KnownMessages(_)
             | Entry::SetAside(_)
@@ -70,6 +70,19 @@ impl Tracker {
                 _ => Verdict::Replay,
             },
         }
+    }
+
+    /// An entry that was written when the records of the partition reached `end`: should some of them be lost, what goes on there goes
+    /// on all the same, and whoever puts the log together finds the gap.
+    fn admit_proof(&mut self, partition: PartitionRef, end: Offset) -> Verdict {
+        if self.quarantined.contains(&partition) {
+            return Verdict::Withhold(None);
+        }
+        if self.topics.contains(&partition.incarnation) {
+            let known_end = self.ends.entry(partition).or_default();
+            *known_end = end.max(*known_end);
+        }
+        Verdict::Replay
     }
 
     fn admit_records(&mut self, partition: PartitionRef, base: Offset, end: Offset) -> Verdict {

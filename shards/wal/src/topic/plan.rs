@@ -24,8 +24,8 @@ pub struct StoreJob {
     pub config: TopicConfig,
     /// The partition's last segment, as the newest checkpoint that was written names it; `None` when there is none.
     pub last: Option<TopicSegment>,
-    /// The records, without a gap, going on where `last` ends. Best [`CHUNK_BYTES_MIN`](crate::CHUNK_BYTES_MIN) and more; with
-    /// none, nothing is done.
+    /// The records, in order, from where `last` ends or later on: behind a gap a new file begins. Best
+    /// [`CHUNK_BYTES_MIN`](crate::CHUNK_BYTES_MIN) and more; with none, nothing is done.
     pub batches: Vec<RecordBatch>,
     /// A segment is sealed before a chunk would make it larger than this; a single chunk always fits. At most
     /// [`TOPIC_SEGMENT_BYTES_MAX`] counts.
@@ -135,7 +135,7 @@ impl Draft {
 /// Adds what the job does to `files`; gives the segments that it makes or changes.
 ///
 /// # Panics
-/// When the job's batches are not its partition's or leave a gap, or its last segment cannot be: written down, that
+/// When the job's batches are not its partition's or out of order, or its last segment cannot be: written down, that
 /// would be records lost, and it is our own fault.
 pub(super) fn plan(shard: ShardId, job: StoreJob, now_us: i64, files: &mut VecDeque<FilePlan>) -> PartitionSegments {
     let StoreJob { partition, ref name, ref config, last, batches, segment_bytes_max } = job;
@@ -143,17 +143,18 @@ pub(super) fn plan(shard: ShardId, job: StoreJob, now_us: i64, files: &mut VecDe
     let bytes_max = segment_bytes_max.min(TOPIC_SEGMENT_BYTES_MAX);
     let mut segments = Vec::new();
     let mut draft = last.filter(|last| !last.is_sealed()).map(|last| Draft::appended(partition, last));
-    for batches in cut(batches) {
+    for batches in runs(batches).into_iter().flat_map(cut) {
         let room = whole_blocks(u64::from(chunk_bytes(&batches)));
+        let base = batches[0].base();
         let is_full = |draft: &mut Draft| {
-            !draft.segment.chunks.is_empty() && draft.segment.file_bytes.saturating_add(room) > bytes_max
+            let is_beyond = draft.segment.file_bytes.saturating_add(room) > bytes_max;
+            !draft.segment.chunks.is_empty() && (is_beyond || draft.segment.end != base)
         };
         if let Some(mut full) = draft.take_if(is_full) {
             full.seal();
             full.finish(files, &mut segments);
         }
         let mut open = draft.take().unwrap_or_else(|| {
-            let base = batches[0].base();
             Draft::created(TopicSegmentHeader {
                 partition,
                 base,
@@ -176,8 +177,8 @@ fn check(partition: PartitionRef, last: Option<&TopicSegment>, batches: &[Record
     assert!(last.is_none_or(TopicSegment::is_well_formed), "the last segment of a partition has content");
     let mut next = last.map(|last| last.end);
     for batch in batches {
-        let goes_on = next.is_none_or(|next| next == batch.base());
-        assert!(goes_on && batch.partition() == partition, "a topic segment's records go on without a gap");
+        let goes_on = next.is_none_or(|next| next <= batch.base());
+        assert!(goes_on && batch.partition() == partition, "a topic segment's records go on in order");
         next = Some(batch.end());
     }
 }
@@ -185,6 +186,18 @@ fn check(partition: PartitionRef, last: Option<&TopicSegment>, batches: &[Record
 fn chunk_bytes(batches: &[RecordBatch]) -> u32 {
     let content: usize = batches.iter().map(|batch| batch.bytes().len()).sum();
     u32::try_from(content).unwrap_or(u32::MAX).saturating_add(CHUNK_HEADER_BYTES)
+}
+
+/// Divides where offsets are missing: those records are lost, and no file has a gap inside.
+fn runs(batches: Vec<RecordBatch>) -> Vec<Vec<RecordBatch>> {
+    let mut runs: Vec<Vec<RecordBatch>> = Vec::new();
+    for batch in batches {
+        match runs.last_mut() {
+            Some(run) if run.last().is_some_and(|last| last.end() == batch.base()) => run.push(batch),
+            _ => runs.push(vec![batch]),
+        }
+    }
+    runs
 }
 
 /// Cuts into chunks of about the same size, so that no small rest is left.

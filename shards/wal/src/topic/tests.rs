@@ -204,6 +204,28 @@ fn a_long_list_of_segments_takes_several_entries_and_comes_back_as_one() {
 }
 
 #[test]
+fn a_gap_between_segments_comes_back_and_has_a_kind_of_its_own() {
+    let list = |second: u64| {
+        let first = segment_of(chunks_from(5, &[(3, 7, 100, 4)]), true);
+        let segments = vec![first, segment_of(chunks_from(second, &[(1, 0, 1, 1)]), false)];
+        PartitionSegments { partition: OWNER, segments }
+    };
+    for (second, kind) in [(8, 8), (11, 14)] {
+        let checkpoint = Checkpoint { segments: vec![list(second)], ..Checkpoint::at(LogPosition::START) };
+        let slot = encode_slot(ShardId(0), 1, &checkpoint);
+        assert_eq!((slot[76], checkpoint.segments[0].has_gap()), (kind, kind == 14));
+        assert_eq!(decode_slot(ShardId(0), &Bytes::from(slot.clone())).unwrap().checkpoint, checkpoint);
+        // A gap under the kind that says that there is none.
+        let mut other = slot;
+        other[76] = 8;
+        let end = u64::from_le_bytes(other[16..24].try_into().unwrap()) as usize;
+        let checksum = crc32c::crc32c(&other[12..end]);
+        other[8..12].copy_from_slice(&checksum.to_le_bytes());
+        assert_eq!(decode_slot(ShardId(0), &Bytes::from(other)).is_ok(), kind == 8);
+    }
+}
+
+#[test]
 fn segments_that_cannot_be_are_not_well_formed() {
     let shapes = [(3, 7, 100, 4), (9, 5000, 90, 4)];
     let (sealed, open) = (segment_of(chunks_from(5, &shapes), true), segment_of(chunks_from(17, &shapes), false));
@@ -231,8 +253,8 @@ fn segments_that_cannot_be_are_not_well_formed() {
         change(&mut changed);
         assert!(!of(&[&sealed, &changed]).is_well_formed(), "change {number}");
     }
-    let gap = TopicSegment { end: Offset(16), ..sealed };
-    assert!(!of(&[&gap, &open]).is_well_formed());
+    let longer = TopicSegment { end: Offset(18), ..sealed };
+    assert!(!of(&[&longer, &open]).is_well_formed());
 }
 
 #[test]

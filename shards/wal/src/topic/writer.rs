@@ -99,7 +99,7 @@ impl SegmentsWriter {
     /// Files whose names the jobs' new segments get are thrown away if they are there: no valid slot may name one.
     ///
     /// # Panics
-    /// When the batches of a job are not its partition's, leave a gap, or do not go on where its last segment ends.
+    /// When the batches of a job are not its partition's, out of order, or begin before its last segment ends.
     pub fn begin(&mut self, jobs: Vec<StoreJob>, now_us: i64, out: &mut Vec<SegmentsOutput>) -> bool {
         if !self.is_ready() {
             return false;

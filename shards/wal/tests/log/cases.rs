@@ -2,8 +2,8 @@
 
 use ringmain_model::{Offset, ShardId};
 use ringmain_wal::{
-    BLOCK_BYTES, Completion, Effect, Entry, Failure, Finding, LogOpener, OpenOutput, OpenRefused, Segment,
-    SegmentNumber, Sequence,
+    BLOCK_BYTES, Completion, Effect, Entry, Failure, Finding, GroupProgress, LogMarks, LogOpener, OpenOutput,
+    OpenRefused, Segment, SegmentNumber, Sequence,
 };
 
 use crate::disk::Disk;
@@ -314,5 +314,33 @@ fn a_read_that_is_cut_short_ends_in_a_result() {
                 opener.completed(operation, &completion, &mut outputs);
             }
         }
+    }
+}
+
+#[test]
+fn progress_says_where_a_partition_goes_on_behind_a_hole() {
+    // Two records are lost, and a group knew of both, or of one, or another start has said where the log ended.
+    let knows = |end: u64| {
+        let Entry::GroupProgress(progress) = progress(1, end) else { unreachable!() };
+        Entry::GroupProgress(GroupProgress { acked: vec![], attempts: vec![], ..progress })
+    };
+    let marks = LogMarks { partition: partition(1), log_start: Offset(0), log_end: Offset(3) };
+    for (proof, goes_on) in [(knows(3), true), (knows(2), false), (Entry::LogMarks(marks), true)] {
+        let mut log = Log::on(Disk::new(1 << 30), 7, None);
+        for entry in [created(1), records(1, 0, 1, 10)] {
+            log.commit(&entry);
+        }
+        let (first, _) = (log.commit(&records(1, 1, 1, 10)), log.commit(&records(1, 2, 1, 10)));
+        let (proven, last) = (log.commit(&proof), log.commit(&records(1, 3, 1, 10)));
+        let block = usize::try_from(first.0).unwrap() * BLOCK;
+        for at in [block, block + BLOCK] {
+            let number = 1 + u64::try_from(at / BLOCK - 1).unwrap() / 3;
+            flip(&mut log.disk, segment(number), (at / BLOCK - 1) % 3 * BLOCK + BLOCK + 100, 1);
+        }
+        let opening = open(&mut log.disk, None);
+        assert!(opening.findings.iter().any(|finding| matches!(finding, Finding::Hole { .. })), "{opening:?}");
+        assert!(opening.entries.contains(&(proven, proof)));
+        assert_eq!(opening.entries.contains(&(last, records(1, 3, 1, 10))), goes_on);
+        assert_eq!(opening.findings.contains(&quarantined(1, 2, 3)), !goes_on, "{:?}", opening.findings);
     }
 }
