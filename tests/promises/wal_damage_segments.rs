@@ -38,13 +38,15 @@ fn written() -> (DataDirectory, u64) {
         segments(&data, "a").len() > DAMAGES.len() + 2 && !segments(&data, "b").is_empty()
     });
     // The checkpoint that names them, or another one: what no checkpoint names is nothing.
-    let checkpoints = || -> u64 {
-        data.marked(b"RMSLOT\0\0").iter().map(|slot| Bytes::of(slot).unwrap().number(24, 8)).max().unwrap()
-    };
-    let before = checkpoints();
-    wait_until("a checkpoint names them", || checkpoints() > before || checkpoints() > 2);
+    let before = checkpoints(&data);
+    wait_until("a checkpoint names them", || checkpoints(&data) > before || checkpoints(&data) > 2);
     drop(broker);
     (data, count)
+}
+
+/// The number of the newest checkpoint.
+fn checkpoints(data: &DataDirectory) -> u64 {
+    data.marked(b"RMSLOT\0\0").iter().map(|slot| Bytes::of(slot).unwrap().number(24, 8)).max().unwrap()
 }
 
 /// Segments of a topic with their base offsets, in order.
@@ -100,7 +102,7 @@ fn index(path: &Path) -> u64 {
 
 fn start(data: &DataDirectory) -> Broker {
     let setup = data.setup().flag("--shards", 1).flag("--wal-segment-size", 4 << 20);
-    setup.flag("--wal-max-segments", 100).start()
+    setup.flag("--wal-max-segments", 1000).start()
 }
 
 /// Damages a segment; gives the offsets that it costs.
@@ -185,6 +187,54 @@ fn damage_costs_what_it_touches_and_no_more() {
         broker.get("/health/ready").expect(200);
         assert_eq!(broker.publish("a", &payload("a", count)), count, "it goes on");
         count += 1;
+    }
+}
+
+/// What happens to the file in which a topic was going on; its messages are lost.
+type LastFile = fn(&Path);
+
+const LAST_FILES: [(&str, LastFile); 3] = [
+    ("no file", |path| fs::remove_file(path).unwrap()),
+    ("a folder in its place", |path| {
+        fs::remove_file(path).unwrap();
+        fs::create_dir(path).unwrap();
+    }),
+    ("an empty file", |path| fs::write(path, b"").unwrap()),
+];
+
+#[test]
+fn a_topic_without_its_last_file_goes_on_in_a_new_one_and_holds_up_no_checkpoint() {
+    let (written, count) = written();
+    for (what, damage) in LAST_FILES {
+        println!("{what}");
+        let (data, mut count) = (written.copy(), count);
+        let mut lost = [Vec::new(), Vec::new()];
+        for (topic, lost) in ["a", "b"].iter().zip(&mut lost) {
+            let (_, path) = segments(&data, topic).pop().unwrap();
+            lost.push(all(&chunks(&path)));
+            damage(&path);
+        }
+        for _ in 0..2 {
+            let broker = start(&data);
+            let before = checkpoints(&data);
+            // So much that the log is released, and written over, again and again.
+            wait_until("checkpoints go on", || {
+                for _ in 0..10 * B_PART {
+                    assert_eq!(broker.publish("a", &payload("a", count)), count, "it goes on");
+                    count += 1;
+                    if count % B_PART == 0 {
+                        broker.publish("b", &payload("b", count / B_PART - 1));
+                    }
+                }
+                checkpoints(&data) >= before + 3
+            });
+            let counts = [count, count / B_PART];
+            for ((topic, lost), count) in ["a", "b"].iter().zip(&lost).zip(counts) {
+                expect_all_but(&broker, topic, count, lost);
+            }
+            assert_eq!(broker.everything("small", 0).offsets(), (0..10).collect::<Vec<_>>());
+            broker.get("/health/ready").expect(200);
+        }
     }
 }
 

@@ -8,15 +8,14 @@
 use std::collections::VecDeque;
 
 use ringmain_model::limit::{CHECKPOINT_RETRY_MS, DROPPED_MS_MAX, TAILS_BYTES_PER_TURN};
-use ringmain_model::{Incarnation, Offset, PartitionRef, TopicConfig};
+use ringmain_model::{Incarnation, Offset, PartitionRef};
 use ringmain_wal::{
-    Effect as FileEffect, Failure, FileName, LogPosition, NotAdmitted, PartitionSegments, SegmentsOutput, Sequence,
-    SlotOutput, StoreJob, TopicFile,
+    Effect as FileEffect, Failure, FileName, LogPosition, NotAdmitted, Sequence, SlotOutput, TopicFile,
 };
 
 use crate::command::{Effect, Now, StorageNews};
 use crate::image::Image;
-use crate::opening::{StorageSettings, StorageState};
+use crate::opening::StorageState;
 use crate::shard::Shard;
 use crate::shard_log::{Machine, ShardLog};
 
@@ -24,11 +23,13 @@ use crate::shard_log::{Machine, ShardLog};
 #[derive(Debug)]
 struct Run {
     position: LogPosition,
+    /// Large tails that are to move to topic segments, up to which offset.
+    stores: VecDeque<(PartitionRef, Offset)>,
     /// Tails that are to be written again: from which offset up to which.
     rewrites: VecDeque<(PartitionRef, Offset, Offset)>,
     /// The last commit batch with such a tail.
     last: Option<Sequence>,
-    /// Large tails are on their way to topic segments.
+    /// Some of the large ones are on their way to topic segments.
     is_storing: bool,
     /// The image that the slot gets.
     image: Option<Image>,
@@ -111,7 +112,8 @@ impl Checkpointing {
     /// From where the log is to be replayed, when everything that an image leaves out is durable and it is not whole yet.
     pub(crate) fn position_for_image(&self, durable: Sequence) -> Option<LogPosition> {
         let run = self.run.as_ref()?;
-        let relies_on_more = run.is_storing || !run.rewrites.is_empty() || run.last.is_some_and(|last| last > durable);
+        let relies_on_more =
+            self.is_storing() || !run.rewrites.is_empty() || run.last.is_some_and(|last| last > durable);
         let is_whole = run.image.as_ref().is_some_and(|image| image.covered.is_some());
         (!relies_on_more && !is_whole).then_some(run.position)
     }
@@ -143,8 +145,34 @@ impl Checkpointing {
         self.run.as_ref().and_then(|run| run.image.as_ref()).is_some_and(Image::goes_on)
     }
 
+    /// Whether large tails move, or are still to.
     fn is_storing(&self) -> bool {
-        self.run.as_ref().is_some_and(|run| run.is_storing)
+        self.run.as_ref().is_some_and(|run| run.is_storing || !run.stores.is_empty())
+    }
+
+    /// The large tails that are still to move, while none of them is on its way.
+    pub(crate) fn stores_left(&mut self) -> Option<&mut VecDeque<(PartitionRef, Offset)>> {
+        self.run.as_mut().filter(|run| !run.is_storing).map(|run| &mut run.stores)
+    }
+
+    /// Some of them are on their way from now on, or not any more.
+    pub(crate) fn set_storing(&mut self, is_storing: bool) {
+        if let Some(run) = &mut self.run {
+            run.is_storing = is_storing;
+        }
+    }
+
+    /// A tail is to move once more.
+    pub(crate) fn store_again(&mut self, partition: PartitionRef, end: Offset) {
+        if let Some(run) = &mut self.run {
+            run.stores.push_back((partition, end));
+        }
+    }
+
+    /// A file that has been made has the name of one that was given up.
+    pub(crate) fn keep(&mut self, file: TopicFile) {
+        self.dropped.retain(|(_, dropped)| *dropped != file);
+        self.unlinks.retain(|dropped| *dropped != file);
     }
 
     pub(crate) fn is_running(&self) -> bool {
@@ -168,6 +196,7 @@ impl Shard {
         if self.log.as_ref().is_some_and(|log| !log.checkpointing.is_running()) {
             self.begin_checkpoint(now);
         }
+        self.store_tails(now);
         self.rewrite_tails(now);
         self.take_image(now, effects);
         self.write_slot();
@@ -196,44 +225,10 @@ impl Shard {
         checkpointing.begun_ms = now.monotonic_ms;
         (checkpointing.bytes_found, checkpointing.bytes_before) = (0, log.stats.commit_bytes);
         let position = log.writer.durable_position();
-        let (jobs, rewrites) = self.divide_tails();
+        let (stores, rewrites) = self.divide_tails();
         let Some(log) = &mut self.log else { return };
-        let is_storing = !jobs.is_empty() && log.segments.begin(jobs, now.unix_us, &mut log.segment_outputs);
-        let run = Run { position, rewrites, last: None, is_storing, image: None, is_in_slot: false };
+        let run = Run { position, stores, rewrites, last: None, is_storing: false, image: None, is_in_slot: false };
         log.checkpointing.run = Some(run);
-    }
-
-    /// Which tails move to topic segments, and which are written again.
-    fn divide_tails(&self) -> (Vec<StoreJob>, VecDeque<(PartitionRef, Offset, Offset)>) {
-        let Some(log) = &self.log else { return Default::default() };
-        let topics = self.partitions_in_order().into_iter().map(|(_, topic)| topic);
-        // Also those whose end is not durable yet: a crash may bring them back.
-        let logged = topics.filter(|topic| topic.is_logged());
-        let tails: Vec<_> = logged.filter_map(|topic| Some((topic, topic.log.tail()?))).collect();
-        // So many small tails that they would fill the log by themselves are not left there.
-        let mut bytes_to_store = log.settings.tail_bytes_to_store;
-        // On a full disk what is left of the log is for deletes and progress: copies that would not fit beside them would only
-        // use it up.
-        let tails_bytes_max = log.settings.tails_bytes_max.min(log.writer.room_bytes() / 2);
-        let left = |least: u64| tails.iter().map(|(_, tail)| tail.3).filter(|bytes| *bytes < least).sum::<u64>();
-        while bytes_to_store > 1 && left(bytes_to_store) > tails_bytes_max {
-            bytes_to_store /= 2;
-        }
-        let (mut jobs, mut rewrites) = (Vec::new(), VecDeque::new());
-        for (topic, (partition, from, end, bytes)) in tails {
-            match topic.log.batches_to_store().filter(|_| bytes >= bytes_to_store) {
-                Some(batches) => jobs.push(StoreJob {
-                    partition,
-                    name: topic.name.clone(),
-                    config: topic.config.clone(),
-                    last: topic.log.segments().last().cloned(),
-                    batches,
-                    segment_bytes_max: topic_segment_bytes(&log.settings, &topic.config),
-                }),
-                None => rewrites.push_back((partition, from, end)),
-            }
-        }
-        (jobs, rewrites)
     }
 
     /// Writes tails again at the log's head, a part of them in each turn.
@@ -313,59 +308,13 @@ impl Shard {
         }
     }
 
-    fn checkpoint_failed(&mut self, now: Now, failure: Failure, effects: &mut Vec<Effect>) {
+    pub(crate) fn checkpoint_failed(&mut self, now: Now, failure: Failure, effects: &mut Vec<Effect>) {
         if let Some(log) = &mut self.log {
             log.stats.checkpoint_failures += 1;
             log.checkpointing.put_off(now);
             effects.push(Effect::StorageNews(StorageNews::CheckpointFailed(failure)));
         }
         self.unlink_files(effects);
-    }
-
-    pub(crate) fn take_segments_output(&mut self, now: Now, output: SegmentsOutput, effects: &mut Vec<Effect>) {
-        let Some(log) = &mut self.log else { return };
-        match output {
-            SegmentsOutput::Do { operation, effect } => {
-                log.stats.segment_bytes += effect.write_bytes();
-                log.operate(Machine::Segments(operation), effect, effects);
-            }
-            SegmentsOutput::Stored(stored) => {
-                for one in stored {
-                    self.take_stored(one, effects);
-                }
-                if let Some(run) = self.log.as_mut().and_then(|log| log.checkpointing.run.as_mut()) {
-                    run.is_storing = false;
-                }
-                self.unlink_files(effects);
-            }
-            SegmentsOutput::Failed(failure) => self.checkpoint_failed(now, failure, effects),
-            SegmentsOutput::Poisoned(failure) => self.poison(failure, effects),
-        }
-    }
-
-    /// Records of a partition have moved to topic segments.
-    fn take_stored(&mut self, stored: PartitionSegments, effects: &mut Vec<Effect>) {
-        let Some(log) = &mut self.log else { return };
-        let files = stored.segments.iter().map(|segment| TopicFile { partition: stored.partition, base: segment.base });
-        let Some(topic) = self.partitions.get_mut(&stored.partition) else {
-            // Deleted meanwhile.
-            log.checkpointing.unlinks.extend(files);
-            return;
-        };
-        for file in files {
-            log.loads.forget(file);
-            // A name that was given up has been made again.
-            log.checkpointing.dropped.retain(|(_, dropped)| *dropped != file);
-            log.checkpointing.unlinks.retain(|dropped| *dropped != file);
-        }
-        topic.log.add_segments(stored.segments, &mut self.bytes);
-        let start = topic.log.log_start();
-        let age_ms = self.clock.now_ms();
-        topic.log.retain(&topic.config.retention, age_ms, log.settings.topic_segments_max, &mut self.bytes);
-        if topic.log.log_start() > start {
-            topic.evict_from_groups(&mut self.listed_groups, effects);
-        }
-        log.drop_files(topic.log.take_dropped());
     }
 
     /// Removes the files that no slot names any more.
@@ -398,9 +347,4 @@ impl ShardLog {
     pub(crate) fn drop_files(&mut self, files: Vec<TopicFile>) {
         self.checkpointing.drop_found(files.into_iter());
     }
-}
-
-/// Retention by bytes drops whole segments, so those of a small topic are small.
-fn topic_segment_bytes(settings: &StorageSettings, config: &TopicConfig) -> u64 {
-    settings.topic_segment_bytes.min((config.retention.max_bytes / 4).max(settings.topic_segment_bytes_min))
 }

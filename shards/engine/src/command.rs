@@ -394,6 +394,15 @@ pub enum StorageNews {
         /// What is wrong.
         why: String,
     },
+    /// A topic segment cannot be written to: what comes goes on in a new file, and what is in this one is read as far as it can be.
+    SegmentGivenUp {
+        /// The topic.
+        topic: TopicName,
+        /// The segment.
+        file: TopicFile,
+        /// What the system said.
+        failure: Failure,
+    },
     /// Records of a topic segment cannot be read: readers go on behind them.
     Unreadable {
         /// The topic.

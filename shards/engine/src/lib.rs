@@ -26,6 +26,7 @@ mod read;
 mod replay;
 mod shard;
 mod shard_log;
+mod storing;
 mod topics;
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::shard::Shard;
 use crate::shard_log::Machine;
 
 /// What the system answers when there is no such file.
-const NOT_THERE: Failure = Failure::System(2);
+pub(crate) const NOT_THERE: Failure = Failure::System(2);
 
 /// Something to be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -272,7 +272,7 @@ impl Shard {
     }
 
     /// Records cannot be read: readers are told of a gap, groups count them as lost.
-    fn lose(&mut self, file: TopicFile, from: Offset, end: Offset, why: String, effects: &mut Vec<Effect>) {
+    pub(crate) fn lose(&mut self, file: TopicFile, from: Offset, end: Offset, why: String, effects: &mut Vec<Effect>) {
         if let Some(topic) = self.partitions.get_mut(&file.partition) {
             if end <= topic.log.log_start().offset() {
                 // Retention has passed it: the file may be gone already.

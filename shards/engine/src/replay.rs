@@ -160,6 +160,8 @@ impl Shard {
             report.lost.extend(lost.map(|(from, end)| (topic.name.clone(), from, end)));
             for (base, end) in missing {
                 topic.log.lose(base, end);
+                // Should it be the last one, what comes goes on in a new file.
+                topic.log.give_up_segment(base);
                 report.missing.push((topic.name.clone(), TopicFile { partition, base }, base, end));
             }
             if let Some(max_age_ms) = topic.config.retention.max_age_ms {

@@ -262,6 +262,9 @@ pub const TAIL_BYTES_TO_STORE: u64 = 256 << 10;
 /// Bytes of all such tails of one shard. Answer: smaller ones are moved to topic segments, too.
 pub const TAILS_BYTES_MAX: u64 = 32 << 20;
 
+/// Record batches that a checkpoint gives to topic segments at a time. Answer: the others follow when these are durable.
+pub const STORE_BATCHES_MAX: usize = 16_384;
+
 /// Bytes of tails that one turn writes again, so that a checkpoint does not hold up the log.
 pub const TAILS_BYTES_PER_TURN: u64 = 256 << 10;
 

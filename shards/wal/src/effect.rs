@@ -143,6 +143,15 @@ pub enum Failure {
     System(i32),
 }
 
+impl Failure {
+    /// Whether it speaks of one file alone: there is none of that name, it is no file, it may not be written, or its place on the
+    /// disk is bad. Want of room, memory or descriptors would meet any other file as well.
+    pub(crate) fn is_of_the_file(self) -> bool {
+        // EPERM, ENOENT, EIO, ENXIO, EACCES, EISDIR, EINVAL, ETXTBSY, ELOOP.
+        matches!(self, Self::System(1 | 2 | 5 | 6 | 13 | 21 | 22 | 26 | 40))
+    }
+}
+
 /// Checks that a completion is a success; a write must have written all of `write_bytes`.
 ///
 /// # Errors

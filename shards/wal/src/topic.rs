@@ -136,6 +136,14 @@ impl TopicSegment {
         whole_blocks(u64::from(self.index_bytes))
     }
 
+    /// Adds nothing more to it, though it has no index: it counts as sealed, and who reads it makes the index again from its chunks.
+    pub fn give_up(&mut self) {
+        if !self.is_sealed() {
+            self.index_bytes = index::bytes_for(self.chunks.len());
+            self.chunks = Vec::new();
+        }
+    }
+
     /// Bytes that it takes on the disk: with its header, its chunks and its index.
     #[must_use]
     pub fn bytes_on_disk(&self) -> u64 {

@@ -35,6 +35,16 @@ pub(crate) fn tell_news(shard: ShardId, news: &StorageNews) {
                 "the index of a topic segment is damaged: it is made again from the segment"
             );
         }
+        StorageNews::SegmentGivenUp { topic, file, failure } => {
+            let file = text_of(FileName::Topic(*file));
+            tracing::error!(
+                shard,
+                topic = topic.as_str(),
+                file,
+                %failure,
+                "a topic segment cannot be written to: the topic goes on in a new file; look at this one with `ringmain inspect`"
+            );
+        }
         StorageNews::Unreadable { topic, file, from, end, why } => {
             let file = text_of(FileName::Topic(*file));
             tracing::error!(

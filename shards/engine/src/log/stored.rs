@@ -216,10 +216,17 @@ impl PartitionLog {
         (from < end).then(|| (self.partition(), from, end, self.tail_bytes()))
     }
 
-    /// The records of the tail, in order; some may be lost.
-    pub(crate) fn batches_to_store(&self) -> Option<Vec<RecordBatch>> {
-        let (_, from, ..) = self.tail()?;
-        let batches: Vec<_> = self.visible_from(from).cloned().collect();
-        (!batches.is_empty()).then_some(batches)
+    /// The first records of the tail that lie below `end`, in order, in at most so many batches; some may be lost.
+    pub(crate) fn batches_to_store(&self, end: Offset, batches_max: usize) -> Vec<RecordBatch> {
+        let from = self.log_start().offset().max(self.stored_end());
+        self.visible_from(from).take_while(|batch| batch.base() < end).take(batches_max).cloned().collect()
+    }
+
+    /// Lets no more records into a segment whose file is gone or cannot be written to; gives the offsets that it has.
+    pub(crate) fn give_up_segment(&mut self, base: Offset) -> Option<(Offset, Offset)> {
+        let at = self.stored.binary_search_by_key(&base, |segment| segment.base).ok()?;
+        let segment = self.stored.get_mut(at)?;
+        segment.give_up();
+        Some((segment.base, segment.end))
     }
 }

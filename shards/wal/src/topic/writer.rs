@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use ringmain_model::ShardId;
 
-use crate::effect::{Completion, Effect, Failure, FileName, OperationId, succeeded};
+use crate::effect::{Completion, Effect, Failure, FileName, OperationId, TopicFile, succeeded};
 use crate::topic::plan::{FilePlan, Piece, plan};
 use crate::topic::{PartitionSegments, StoreJob, TOPIC_WRITE_BYTES_MAX};
 
@@ -22,7 +22,15 @@ pub enum SegmentsOutput {
         /// What to do.
         effect: Effect,
     },
-    /// All jobs are done and durable, and a slot may name this: for each job, in order, the segments that are new or changed. The
+    /// A partition's last segment cannot be written to: nothing of that job is stored, the others go on. What is in the file counts as
+    /// before; the same job goes through with a new file, after [`TopicSegment::give_up`].
+    GivenUp {
+        /// The file.
+        file: TopicFile,
+        /// What the system said.
+        failure: Failure,
+    },
+    /// All jobs but those that were given up are done and durable, and a slot may name this: for each job, in order, the segments that are new or changed. The
     /// first takes the place of the job's last segment when it has the same base.
     Stored(Vec<PartitionSegments>),
     /// Nothing was stored; the same jobs may be tried again later. What was written on the way is in nobody's way.
@@ -135,6 +143,7 @@ impl SegmentsWriter {
                 self.is_poisoned = true;
                 out.push(SegmentsOutput::Poisoned(failure));
             }
+            (Step::Write { .. }, Err(failure)) if failure.is_of_the_file() => self.write_failed(run, failure, out),
             (_, Err(failure)) => out.push(SegmentsOutput::Failed(failure)),
             (Step::Unlink { bytes }, Ok(())) => self.allocate(run, bytes, true, out),
             (Step::Allocate { .. }, Ok(())) => {
@@ -181,6 +190,19 @@ impl SegmentsWriter {
         }
         run.files.pop_front();
         run.touched.push(file);
+        self.next_file(run, out);
+    }
+
+    /// A file that was there before is in nobody's way: its partition's job is left out. One that was just made tells of more.
+    fn write_failed(&mut self, mut run: Run, failure: Failure, out: &mut Vec<SegmentsOutput>) {
+        let appended = run.files.front().filter(|plan| plan.allocate.is_none());
+        let Some(FileName::Topic(file)) = appended.map(|plan| plan.file) else {
+            return out.push(SegmentsOutput::Failed(failure));
+        };
+        run.rest.clear();
+        run.files.retain(|plan| plan.partition != file.partition);
+        run.stored.retain(|stored| stored.partition != file.partition);
+        out.push(SegmentsOutput::GivenUp { file, failure });
         self.next_file(run, out);
     }
 

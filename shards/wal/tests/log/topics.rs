@@ -11,7 +11,7 @@ use bytes::Bytes;
 use ringmain_model::{Message, Offset, PartitionRef, Retention, Storage, TopicConfig, TopicName};
 use ringmain_wal::{
     BLOCK_BYTES, BatchBuilder, Chunk, ChunkScan, ChunkScanOutput, Completion, Effect, FileName, PartitionSegments,
-    RecordBatch, SegmentsOutput, SegmentsWriter, StoreJob, TopicSegment, decode_chunk, decode_index,
+    RecordBatch, SegmentsOutput, SegmentsWriter, StoreJob, TopicFile, TopicSegment, decode_chunk, decode_index,
 };
 
 use crate::disk::Disk;
@@ -51,6 +51,7 @@ fn job(list: &PartitionSegments, batches: Vec<RecordBatch>, segment_bytes_max: u
 /// What a run of the writer did and said last.
 struct Ran {
     effects: Vec<Effect>,
+    given_up: Vec<TopicFile>,
     said: Option<SegmentsOutput>,
 }
 
@@ -60,13 +61,15 @@ fn run(
     jobs: Vec<StoreJob>,
     mut perform: impl FnMut(usize, &Effect) -> Option<Completion>,
 ) -> Ran {
-    let (mut out, mut ran) = (Vec::new(), Ran { effects: Vec::new(), said: None });
+    let (mut out, mut ran) = (Vec::new(), Ran { effects: Vec::new(), given_up: Vec::new(), said: None });
     assert!(writer.begin(jobs, NOW_US, &mut out));
-    while let Some(output) = out.pop() {
-        assert!(out.is_empty() && ran.said.is_none(), "one thing after another");
+    while !out.is_empty() {
+        let output = out.remove(0);
+        assert!(ran.said.is_none(), "one thing after another");
         match output {
+            SegmentsOutput::GivenUp { file, .. } => ran.given_up.push(file),
             SegmentsOutput::Do { operation, effect } => {
-                assert!(writer.waits_for(operation) && !writer.is_ready());
+                assert!(out.is_empty() && writer.waits_for(operation) && !writer.is_ready());
                 let Some(completion) = perform(ran.effects.len(), &effect) else {
                     ran.effects.push(effect);
                     return ran;

@@ -80,7 +80,11 @@ impl World {
                 self.model.life(key_of(file.partition))?.unreadable.push((from.0, end.0));
                 Ok(())
             }
-            StorageNews::Poisoned(_) | StorageNews::ReadFailed { .. } if self.has_failed => Ok(()),
+            StorageNews::Poisoned(_) | StorageNews::ReadFailed { .. } | StorageNews::SegmentGivenUp { .. }
+                if self.has_failed =>
+            {
+                Ok(())
+            }
             StorageNews::Full(_) | StorageNews::CheckpointFailed(_) if self.has_failed || self.has_been_full => Ok(()),
             StorageNews::Room => Ok(()),
             news => Err(format!("told without a reason: {news:?}")),

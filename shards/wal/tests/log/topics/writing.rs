@@ -1,14 +1,14 @@
 //! What is stored comes back; files grow, are sealed, and a failure leaves all that was named.
 
 use ringmain_wal::{
-    CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, CHUNK_HEADER_BYTES, Completion, Effect, Failure, PartitionSegments,
-    SegmentsOutput, SegmentsWriter, TOPIC_WRITE_BYTES_MAX, TopicSegmentHeader,
+    CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, CHUNK_HEADER_BYTES, ChunkScanOutput, Completion, Effect, Failure, FileName,
+    PartitionSegments, SegmentsOutput, SegmentsWriter, TOPIC_WRITE_BYTES_MAX, TopicSegment, TopicSegmentHeader,
 };
 
-use super::{BLOCK, NOW_US, batches, job, none_of, read_all, run, store, store_more};
+use super::{BLOCK, NOW_US, batches, job, none_of, read_all, run, scan, store, store_more};
 use crate::chance::Chance;
 use crate::disk::Disk;
-use crate::stage::SHARD;
+use crate::stage::{SHARD, partition};
 
 #[test]
 fn many_checkpoints_are_appended_and_sealed_and_come_back() {
@@ -175,6 +175,11 @@ fn each_failing_effect_has_its_outcome() {
                 assert_eq!(said, SegmentsOutput::Poisoned(Failure::System(5)));
                 assert!(!writer.is_ready() && !writer.begin(Vec::new(), NOW_US, &mut Vec::new()));
             }
+            (Some(Effect::Write { file, .. }), said) if *file == first.segments[0].file(first.partition) => {
+                let SegmentsOutput::Stored(stored) = said else { panic!("{said:?}") };
+                assert!(ran.given_up.len() == 1 && stored.len() == 1, "the other job is done");
+                assert_eq!(read_all(&mut disk, &stored[0]), batches(2, 0, 1, 50));
+            }
             (Some(_), said) => {
                 assert_eq!(said, SegmentsOutput::Failed(Failure::System(5)));
                 let ran = run(&mut writer, jobs(), |_, effect| Some(disk.perform(effect)));
@@ -191,6 +196,61 @@ fn each_failing_effect_has_its_outcome() {
             }
         }
     }
+}
+
+#[test]
+fn a_file_that_cannot_be_written_to_costs_its_own_job_and_a_new_one_is_begun() {
+    // Gone, no place on the disk, not ours, a folder; and what tells of more than one file.
+    for code in [2, 5, 13, 21, 24, 30] {
+        let (mut disk, mut lists) = (Disk::new(1 << 30), [1, 2, 3].map(none_of));
+        for list in &mut lists {
+            let life = list.partition.incarnation.0;
+            store_more(&mut disk, list, batches(life, 0, 2, 5000), 1 << 20);
+        }
+        let broken = lists[1].segments[0].file(lists[1].partition);
+        let jobs = |lists: &[PartitionSegments; 3]| {
+            lists.each_ref().map(|list| job(list, batches(list.partition.incarnation.0, 2, 3, 5000), 1 << 20)).to_vec()
+        };
+        let mut writer = SegmentsWriter::new(SHARD);
+        let mut perform = |_: usize, effect: &Effect| {
+            let is_broken = matches!(effect, Effect::Write { file, .. } if *file == broken);
+            Some(if is_broken { Completion::Failed(Failure::System(code)) } else { disk.perform(effect) })
+        };
+        let ran = run(&mut writer, jobs(&lists), &mut perform);
+        if matches!(code, 24 | 30) {
+            assert_eq!((ran.said, ran.given_up), (Some(SegmentsOutput::Failed(Failure::System(code))), vec![]));
+            continue;
+        }
+        let Some(SegmentsOutput::Stored(stored)) = ran.said else { panic!("{:?}", ran.said) };
+        assert_eq!(ran.given_up.iter().map(|file| FileName::Topic(*file)).collect::<Vec<_>>(), [broken]);
+        assert_eq!(stored.iter().map(|one| one.partition).collect::<Vec<_>>(), [1, 3].map(partition));
+        lists[1].segments[0].give_up();
+        let ran = run(&mut writer, jobs(&lists).drain(1..2).collect(), &mut perform);
+        let Some(SegmentsOutput::Stored(mut stored)) = ran.said else { panic!("{:?}", ran.said) };
+        assert!(lists[1].is_well_formed() && ran.given_up.is_empty());
+        assert_eq!(read_all(&mut disk, &stored[0]), batches(2, 2, 3, 5000));
+        lists[1].update(stored.remove(0).segments);
+        assert!(lists[1].is_well_formed() && lists[1].segments.len() == 2);
+        // What is in the file that was given up is found without an index.
+        let found = scan(&mut disk, lists[1].partition, &lists[1].segments[0]);
+        let ChunkScanOutput::Done { chunks, lost } = found else { panic!("{found:?}") };
+        assert!(
+            lost.is_empty() && chunks.last().map(|chunk| chunk.end) == lists[1].segments.first().map(|one| one.end)
+        );
+    }
+}
+
+#[test]
+fn behind_a_gap_a_new_file_begins() {
+    let (mut disk, mut list) = (Disk::new(1 << 30), none_of(1));
+    store_more(&mut disk, &mut list, batches(1, 0, 3, 5000), 1 << 20);
+    // One gap where the files end, and one in what comes.
+    let more = [batches(1, 5, 3, 5000), batches(1, 10, 2, 5000)].concat();
+    let expected = [batches(1, 0, 3, 5000), more.clone()].concat();
+    store_more(&mut disk, &mut list, more, 1 << 20);
+    assert_eq!(list.segments.iter().map(|one| (one.base.0, one.end.0)).collect::<Vec<_>>(), [(0, 3), (5, 8), (10, 12)]);
+    assert!(list.has_gap() && list.segments.iter().map(TopicSegment::is_sealed).eq([true, true, false]));
+    assert_eq!(read_all(&mut disk, &list), expected);
 }
 
 #[test]
