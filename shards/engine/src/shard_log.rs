@@ -182,6 +182,11 @@ impl ShardLog {
                     "the disk is full: nothing was stored; make room or delete topics, writing goes on by itself then",
                 )
             }
+            // Less at a time still goes in, and what checkpoints release is as small as what is there.
+            NotAdmitted::NoRoomForSize => Refusal::new(
+                RefusalKind::StorageFull,
+                "the disk has no room for so much at once: nothing was stored; make room, or publish less at a time",
+            ),
             NotAdmitted::TooLarge => {
                 Refusal::new(RefusalKind::PayloadTooLarge, "the message does not fit a segment of the log: split it")
             }
