@@ -8,6 +8,7 @@ use crate::stored_directory::DataDirectory;
 use crate::wal_disks::{Disk, FileSystem, in_own_mounts};
 use serde_json::json;
 use std::fs;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -257,6 +258,63 @@ fn a_delete_makes_room_after_a_start_on_a_full_disk() {
 fn a_delete_makes_room_after_many_starts_on_a_full_disk() {
     if in_own_mounts("wal_full_disk::a_delete_makes_room_after_many_starts_on_a_full_disk") {
         deletes_after_a_start(4);
+    }
+}
+
+/// Publishes messages from that number on, all or none.
+fn publish_batch(broker: &Broker, topic: &str, numbers: Range<u64>) -> Response {
+    let framed = |number| [&u32::try_from(MESSAGE_BYTES).unwrap().to_le_bytes()[..], &payload(number)].concat();
+    let body: Vec<u8> = numbers.flat_map(framed).collect();
+    broker.request("POST", &topic_path(topic, "/publish"), &[("Content-Type", "application/vnd.ringmain.batch")], &body)
+}
+
+fn refuses_what_is_too_large_for_it(file_system: FileSystem) {
+    let disk = Disk::new(file_system, DISK_BYTES);
+    let data = DataDirectory::at(&disk.path().join("data"));
+    let broker = data.start();
+    broker.create_logged_topic("t");
+    broker.create_logged_topic("other");
+    publish(&broker, "t", &payload(0)).expect(202);
+    publish(&broker, "other", &payload(0)).expect(202);
+    wait_until("both slots are written", || data.marked(b"RMSLOT\0\0").len() == 2);
+    let ballast = disk.fill();
+    for round in 0..8 {
+        // More than the segments hold that are there: 6 and 15 MB.
+        for messages in [100, 250] {
+            let begun = Instant::now();
+            let refused = publish_batch(&broker, "other", 1..1 + messages);
+            refused.expect_error(507, "storage_full");
+            assert!(begun.elapsed() < Duration::from_secs(3), "{round}: told after {:?}", begun.elapsed());
+        }
+        // What fits goes in at once all the same.
+        let begun = Instant::now();
+        assert_eq!(publish(&broker, "t", &payload(1 + round)).expect(202).data()["offset"], 1 + round);
+        assert!(begun.elapsed() < Duration::from_secs(3), "{round}: held up for {:?}", begun.elapsed());
+        let page = broker.group_post("t", "g", "fetch", json!({ "max": 1, "from_offset": 0 }));
+        broker.group_post("t", "g", "ack", json!({ "offsets": crate::plenty::offsets(&page) }));
+        assert_eq!(broker.group("t", "g")["committed_offset"], round + 1);
+    }
+    let count = fill_topic(&broker, "t");
+    expect_life(&broker, count);
+    fs::remove_file(ballast).unwrap();
+    wait_until("all of it goes in", || publish_batch(&broker, "other", 1..101).status == 202);
+    drop(broker);
+    let broker = data.start();
+    expect_whole(&broker, "other", 101);
+    expect_whole(&broker, "t", count);
+}
+
+#[test]
+fn what_is_too_large_for_a_full_disk_holds_up_nothing_in_memory() {
+    if in_own_mounts("wal_full_disk::what_is_too_large_for_a_full_disk_holds_up_nothing_in_memory") {
+        refuses_what_is_too_large_for_it(FileSystem::Memory);
+    }
+}
+
+#[test]
+fn what_is_too_large_for_a_full_disk_holds_up_nothing() {
+    if in_own_mounts("wal_full_disk::what_is_too_large_for_a_full_disk_holds_up_nothing") {
+        refuses_what_is_too_large_for_it(FileSystem::Ext4);
     }
 }
 

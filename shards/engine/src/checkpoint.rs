@@ -258,7 +258,7 @@ impl Shard {
                 }
                 // The next turn comes when what is in the way has been written.
                 Err(NotAdmitted::Busy | NotAdmitted::BatchFull) => return,
-                Err(NotAdmitted::Full | NotAdmitted::TooLarge | NotAdmitted::Poisoned) => {
+                Err(NotAdmitted::Full | NotAdmitted::NoRoomForSize | NotAdmitted::TooLarge | NotAdmitted::Poisoned) => {
                     log.stats.checkpoint_failures += 1;
                     return log.checkpointing.put_off(now);
                 }

@@ -334,11 +334,13 @@ impl Shard {
     }
 }
 
-fn unreadable_now(failure: Failure) -> Refusal {
-    Refusal::new(
-        RefusalKind::StorageFailed,
+pub(crate) fn unreadable_now(failure: Failure) -> Refusal {
+    let text = if failure.is_want_of_descriptors() {
+        format!("the messages cannot be read now: {failure}; nothing was done, try again then")
+    } else {
         format!(
             "the disk does not give the messages now ({failure}): nothing was done, try again; look at the broker's log and the disk"
-        ),
-    )
+        )
+    };
+    Refusal::new(RefusalKind::StorageFailed, text)
 }

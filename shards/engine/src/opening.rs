@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use ringmain_model::limit::{EPOCHS_PER_SEGMENT_BITS, IMAGE_WEIGHT_PER_TURN, TAIL_BYTES_TO_STORE, TAILS_BYTES_MAX};
+use ringmain_model::limit::{
+    EPOCHS_PER_SEGMENT_BITS, IMAGE_WEIGHT_PER_TURN, STORE_BATCHES_MAX, TAIL_BYTES_TO_STORE, TAILS_BYTES_MAX,
+};
 use ringmain_model::{Offset, ShardId, TopicName};
 use ringmain_wal::{
     Completion, Effect as FileEffect, FileName, Finding, LogOpener, LogSettings, LogWriter, OpenOutput, OpenRefused,
@@ -35,6 +37,8 @@ pub struct StorageSettings {
     pub tails_bytes_max: u64,
     /// How much of a checkpoint's image is made in one turn: a partition counts 16, and so do its groups, a known message 1.
     pub image_weight_per_turn: usize,
+    /// Record batches that a checkpoint gives to topic segments at a time.
+    pub store_batches_max: usize,
 }
 
 impl StorageSettings {
@@ -50,6 +54,7 @@ impl StorageSettings {
             tail_bytes_to_store: TAIL_BYTES_TO_STORE,
             tails_bytes_max: TAILS_BYTES_MAX,
             image_weight_per_turn: IMAGE_WEIGHT_PER_TURN,
+            store_batches_max: STORE_BATCHES_MAX,
         }
     }
 }

@@ -83,6 +83,8 @@ pub(crate) struct ShardLog {
     pub(crate) is_progress_urgent: bool,
     /// What the last admission met.
     pub(crate) state: StorageState,
+    /// Why the last segment that was needed could not be made.
+    full_because: Option<Failure>,
     /// When to try again what failed for want of room.
     pub(crate) retry_ms: Option<u64>,
     pub(crate) checkpointing: Checkpointing,
@@ -121,6 +123,7 @@ impl ShardLog {
             progress_due_ms: None,
             is_progress_urgent: false,
             state: StorageState::Open,
+            full_because: None,
             retry_ms: None,
             checkpointing,
             stats: StorageStats::default(),
@@ -177,11 +180,13 @@ impl ShardLog {
             NotAdmitted::Full => {
                 self.state = StorageState::Full;
                 self.checkpointing.is_wanted = true;
-                Refusal::new(
-                    RefusalKind::StorageFull,
-                    "the disk is full: nothing was stored; make room or delete topics, writing goes on by itself then",
-                )
+                log_full(self.full_because)
             }
+            // Less at a time still goes in, and what checkpoints release is as small as what is there.
+            NotAdmitted::NoRoomForSize => Refusal::new(
+                RefusalKind::StorageFull,
+                "the disk has no room for so much at once: nothing was stored; make room, or publish less at a time",
+            ),
             NotAdmitted::TooLarge => {
                 Refusal::new(RefusalKind::PayloadTooLarge, "the message does not fit a segment of the log: split it")
             }
@@ -236,6 +241,18 @@ impl ShardLog {
         let own = progress.into_iter().chain(dropped).chain(self.retry_ms).chain(self.parked.next_due_ms());
         own.chain(self.checkpointing.retry_ms).min()
     }
+}
+
+/// The answer to what found no segment of the log, by why none could be made.
+pub(crate) fn log_full(because: Option<Failure>) -> Refusal {
+    let text = match because.filter(|because| because.is_want_of_descriptors()) {
+        Some(because) => {
+            format!("no segment of the log can be made: {because}; nothing was stored, writing goes on by itself then")
+        }
+        None => "the disk is full: nothing was stored; make room or delete topics, writing goes on by itself then"
+            .to_owned(),
+    };
+    Refusal::new(RefusalKind::StorageFull, text)
 }
 
 /// The answer to a logged topic where there is no log.
@@ -327,6 +344,7 @@ impl Shard {
             LogOutput::Poisoned(failure) => self.poison(failure, effects),
             LogOutput::Full(_) if log.is_poisoned() => {}
             LogOutput::Full(failure) => {
+                log.full_because = Some(failure);
                 log.retry_ms = Some(now.monotonic_ms + LOG_RETRY_MS);
                 effects.push(Effect::StorageNews(StorageNews::Full(failure)));
             }

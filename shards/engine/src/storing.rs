@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 
-use ringmain_model::limit::STORE_BATCHES_MAX;
 use ringmain_model::{Offset, PartitionRef, TopicConfig};
 use ringmain_wal::{Failure, PartitionSegments, SegmentsOutput, StoreJob, TopicFile};
 
@@ -49,7 +48,7 @@ impl Shard {
     pub(crate) fn store_tails(&mut self, now: Now) {
         let Some(log) = self.log.as_mut().filter(|log| log.segments.is_ready()) else { return };
         let Some(stores) = log.checkpointing.stores_left() else { return };
-        let (mut jobs, mut batches_left) = (Vec::new(), STORE_BATCHES_MAX);
+        let (mut jobs, mut batches_left) = (Vec::new(), log.settings.store_batches_max);
         while batches_left > 0
             && let Some((partition, end)) = stores.front().copied()
         {

@@ -16,6 +16,7 @@ use proptest::prelude::*;
 use ringmain_model::{
     CoreId, Incarnation, Message, Offset, PartitionRef, RefusalKind, Retention, ShardId, TopicConfig, TopicName,
 };
+use ringmain_wal::Failure;
 
 use crate::*;
 
@@ -279,5 +280,17 @@ fn commands_to_a_life_that_ended_are_refused() {
         let told = bench.ask(0, command);
         let [Effect::Reply { reply: Reply::Refused(refusal), .. }] = &told[..] else { panic!("{told:?}") };
         assert_eq!(refusal.kind, RefusalKind::TopicNotFound);
+    }
+}
+
+#[test]
+fn want_of_descriptors_is_not_told_as_a_fault_of_the_disk() {
+    let (descriptors, other) = (Failure::System(24), Failure::System(5));
+    for (told, about_the_disk) in [
+        (shard_log::log_full(Some(descriptors)), shard_log::log_full(Some(Failure::NoSpace))),
+        (loads::unreadable_now(descriptors), loads::unreadable_now(other)),
+    ] {
+        assert!(told.message.contains("RLIMIT_NOFILE") && !told.message.contains("disk"), "{}", told.message);
+        assert!(about_the_disk.message.contains("disk") && about_the_disk.kind == told.kind);
     }
 }

@@ -5,6 +5,10 @@ use ringmain_model::{Offset, PartitionRef};
 
 use crate::position::SegmentNumber;
 
+/// Error numbers of the system: too many open files in this process, and in all.
+const EMFILE: i32 = 24;
+const ENFILE: i32 = 23;
+
 /// A file of a shard's directory. The driver gives each its path.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum FileName {
@@ -139,11 +143,26 @@ pub enum Failure {
         written: u64,
     },
     /// The system's error number.
-    #[error("the system answered with error {0}")]
+    #[error("{}", system_words(*.0))]
     System(i32),
 }
 
+/// What an error number of the system means, where it does not mean that the disk is bad.
+fn system_words(number: i32) -> String {
+    match number {
+        EMFILE => "this process has as many files and connections open as it may, its limit of open files (RLIMIT_NOFILE): raise it with `ulimit -n`, or LimitNOFILE= of its service".to_owned(),
+        ENFILE => "the system has as many files open as it may (fs.file-max): raise it with `sysctl fs.file-max`, or end what holds them".to_owned(),
+        number => format!("the system answered with error {number}"),
+    }
+}
+
 impl Failure {
+    /// Whether there is no descriptor for a file, which says nothing of the disk.
+    #[must_use]
+    pub fn is_want_of_descriptors(self) -> bool {
+        matches!(self, Self::System(EMFILE | ENFILE))
+    }
+
     /// Whether it speaks of one file alone: there is none of that name, it is no file, it may not be written, or its place on the
     /// disk is bad. Want of room, memory or descriptors would meet any other file as well.
     pub(crate) fn is_of_the_file(self) -> bool {

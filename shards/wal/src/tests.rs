@@ -124,3 +124,17 @@ fn a_batch_is_full_at_its_bound_and_an_empty_one_takes_any_message() {
     builder.push(&large, 0);
     assert_eq!(builder.space_for(&Message::of("x")), BatchSpace::Full);
 }
+
+#[test]
+fn want_of_descriptors_is_told_with_its_cure_and_not_as_a_bad_disk() {
+    for (number, cures) in
+        [(24, ["RLIMIT_NOFILE", "ulimit -n", "LimitNOFILE="]), (23, ["fs.file-max", "sysctl", "the system"])]
+    {
+        let failure = Failure::System(number);
+        let told = failure.to_string();
+        assert!(cures.iter().all(|cure| told.contains(cure)) && failure.is_want_of_descriptors(), "{told}");
+        assert!(!told.contains("disk") && !failure.is_of_the_file());
+    }
+    assert!(!Failure::NoSpace.is_want_of_descriptors() && !Failure::System(5).is_want_of_descriptors());
+    assert_eq!(Failure::System(5).to_string(), "the system answered with error 5");
+}

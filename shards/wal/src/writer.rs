@@ -47,6 +47,9 @@ pub enum NotAdmitted {
     /// There is no room for another segment, and what is left is for entries that free something.
     #[error("the log's disk is full")]
     Full,
+    /// There is no room for a segment that would hold it; smaller entries may well be admitted.
+    #[error("the log's disk has no room for a segment that holds the entry")]
+    NoRoomForSize,
     /// The open batch has no room beside what is reserved in it: append that, then ask again.
     #[error("the open batch is full of reservations")]
     BatchFull,
@@ -224,10 +227,10 @@ impl LogWriter {
             let front = self.preparer.ready.front().copied();
             let is_small = front.is_some_and(|front| BLOCK_BYTES + alone > front.bytes);
             if is_small {
-                // Segments made while everything was small: they make way one by one, and larger ones come.
-                self.preparer.grow_to_hold(BLOCK_BYTES + alone);
+                // Segments made while everything was small: larger ones come, and for each of them one makes way.
+                let why = self.preparer.want(BLOCK_BYTES + alone);
                 self.prepare(out);
-                return Err(NotAdmitted::Busy);
+                return Err(why);
             }
             if self.preparer.ready.len() <= reserve {
                 return Err(self.preparer.why_no_room());

@@ -35,6 +35,7 @@ fn nothing_answered_or_visible_is_lost_or_changed() {
         sums.poisons,
         sums.fulls,
         sums.failures,
+        sums.given_up,
         sums.commits,
         sums.checkpoints,
         sums.segment_bytes,

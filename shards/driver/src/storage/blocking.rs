@@ -123,3 +123,9 @@ pub(super) fn failure_of(error: &io::Error) -> Failure {
         _ => Failure::System(error.raw_os_error().unwrap_or(0)),
     }
 }
+
+/// The same error; one that speaks of too many open files with what to do about it.
+pub(super) fn with_cure(error: io::Error) -> io::Error {
+    let failure = failure_of(&error);
+    if failure.is_want_of_descriptors() { io::Error::new(error.kind(), failure.to_string()) } else { error }
+}

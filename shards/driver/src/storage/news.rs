@@ -10,11 +10,19 @@ use super::names::text_of;
 pub(crate) fn tell_news(shard: ShardId, news: &StorageNews) {
     let shard = shard.0;
     match news {
+        StorageNews::Poisoned(failure) if failure.is_want_of_descriptors() => tracing::error!(
+            shard,
+            %failure,
+            "a file that the log writes could not be opened: this shard stores nothing more until the broker is started again; reading goes on"
+        ),
         StorageNews::Poisoned(failure) => tracing::error!(
             shard,
             %failure,
             "a write to the disk failed: this shard stores nothing more until the broker is started again; reading goes on; check the disk first"
         ),
+        StorageNews::Full(failure) if failure.is_want_of_descriptors() => {
+            tracing::warn!(shard, %failure, "no file can be opened for another segment of the log: publishes are refused with storage_full, all else goes on");
+        }
         StorageNews::Full(failure) => {
             tracing::warn!(shard, %failure, "no room for another segment of the log: publishes are refused with storage_full, all else goes on");
         }

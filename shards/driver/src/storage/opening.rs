@@ -17,7 +17,7 @@ use ringmain_model::limit::FIRST_OPERATIONS_MAX;
 use ringmain_wal::{FileName, Finding, OpenRefused, SlotName, SlotsRefused};
 
 use super::StorageConfig;
-use super::blocking::BlockingFolder;
+use super::blocking::{BlockingFolder, with_cure};
 use super::directory::DataDirectory;
 use super::names::{parse, parse_folder, text_of};
 use crate::start::StartError;
@@ -73,7 +73,7 @@ fn open_shard(
     settings: ShardSettings,
     config: &StorageConfig,
 ) -> Result<OpenedShard, StartError> {
-    let failed = |error| StartError::ShardUnreadable { path: folder.to_owned(), error };
+    let failed = |error| StartError::ShardUnreadable { path: folder.to_owned(), error: with_cure(error) };
     let refused = |reason: String| StartError::ShardRefused { path: folder.to_owned(), reason };
     let files = list(folder).map_err(failed)?;
     let slots = [read_slot(folder, SlotName::A).map_err(failed)?, read_slot(folder, SlotName::B).map_err(failed)?];

@@ -48,6 +48,8 @@ struct Job {
     segment: Segment,
     step: Step,
     operation: Option<OperationId>,
+    /// It is made beside enough others, which are too small for an entry that was to be admitted.
+    is_beside: bool,
 }
 
 /// Makes segments and takes them back.
@@ -65,6 +67,10 @@ pub(super) struct Preparer {
     next_number: SegmentNumber,
     /// Size of the next new segment.
     bytes: u64,
+    /// Bytes of a segment that an entry needed and that not enough of those ahead have; 0 for none.
+    wanted: u64,
+    /// There was no room for such a segment, and nobody was told yet.
+    is_too_large: bool,
     /// The last try failed and the next one has not succeeded yet.
     is_full: bool,
     /// Nothing is tried until somebody says so.
@@ -83,6 +89,8 @@ impl Preparer {
             next_number: opened.next_number,
             // Small again, so that a start has room soon; what is larger and spare is used all the same.
             bytes: settings.segment_bytes_first,
+            wanted: 0,
+            is_too_large: false,
             is_full: false,
             is_paused: false,
         }
@@ -103,16 +111,37 @@ impl Preparer {
         self.bytes = (self.bytes * 2).min(self.settings.segment_bytes_max);
     }
 
-    /// The next new segment holds at least `bytes`, and one that is ready and too small makes way, the reserve excepted.
-    pub(super) fn grow_to_hold(&mut self, bytes: u64) {
-        while self.bytes < bytes {
-            self.rolled();
+    /// An entry needs a segment of `bytes`, which the next one that is ready has not: larger ones are made beside those that are
+    /// there, and small ones make way only when they are. So a disk that has no room for them keeps what smaller entries and the
+    /// reserve need. Says what the entry is answered meanwhile.
+    pub(super) fn want(&mut self, bytes: u64) -> NotAdmitted {
+        if self.is_full && self.ready.len() < self.settings.segments_ahead {
+            return NotAdmitted::Full;
         }
-        if self.ready.len() > 1
+        if std::mem::take(&mut self.is_too_large) {
+            // The next such entry has it tried again.
+            return NotAdmitted::NoRoomForSize;
+        }
+        self.wanted = self.wanted.max(bytes);
+        if self.ready.len() > self.settings.segments_ahead
             && let Some(small) = self.ready.pop_front()
         {
             self.free.push_back(small);
         }
+        NotAdmitted::Busy
+    }
+
+    /// The size of a segment that is to be made beside those ahead, if they are enough but too small.
+    fn larger(&mut self) -> Option<u64> {
+        let large = self.ready.iter().filter(|segment| segment.bytes >= self.wanted).count();
+        if large >= self.settings.segments_ahead {
+            self.wanted = 0;
+        }
+        let mut bytes = self.bytes;
+        while bytes < self.wanted {
+            bytes = (bytes * 2).min(self.settings.segment_bytes_max);
+        }
+        (self.wanted > 0 && self.ready.len() <= self.settings.segments_ahead).then_some(bytes)
     }
 
     pub(super) fn why_no_room(&self) -> NotAdmitted {
@@ -128,7 +157,7 @@ impl Preparer {
         if count > 0 {
             self.free.extend(self.used.drain(..count));
             // A recycled segment needs no new room, so this is worth a try.
-            self.is_paused = false;
+            (self.is_paused, self.is_too_large) = (false, false);
         }
     }
 
@@ -147,7 +176,7 @@ impl Preparer {
         if self.is_paused {
             return None;
         }
-        let of = |segment, step| Some(Job { segment, step, operation: None });
+        let of = |segment, step| Some(Job { segment, step, operation: None, is_beside: false });
         if let Some(at) = self.free.iter().position(|segment| self.held.contains(&segment.number)) {
             let old = self.free.remove(at)?;
             return of(old, Step::SetAside { old });
@@ -159,15 +188,19 @@ impl Preparer {
         let in_all = self.ready.len() + self.used.len() + segments_active;
         // Without the reserves a checkpoint could not write what it has to, and nothing would ever be released.
         let is_enough = in_all >= self.settings.segments_max && self.ready.len() >= 2;
-        if self.ready.len() >= self.settings.segments_ahead || is_enough {
+        if is_enough {
             return None;
         }
+        let is_beside = self.ready.len() >= self.settings.segments_ahead;
+        let bytes = if is_beside { self.larger()? } else { self.bytes };
         let number = self.next_number;
         self.next_number = number.next();
-        match self.free.pop_front() {
-            Some(old) => of(Segment { number, bytes: old.bytes }, Step::TakeName { old }),
-            None => of(Segment { number, bytes: self.bytes }, Step::Allocate),
-        }
+        let large = self.free.iter().position(|segment| segment.bytes >= bytes);
+        let (segment, step) = match large.and_then(|at| self.free.remove(at)) {
+            Some(old) => (Segment { number, bytes: old.bytes }, Step::TakeName { old }),
+            None => (Segment { number, bytes }, Step::Allocate),
+        };
+        Some(Job { segment, step, operation: None, is_beside })
     }
 
     fn effect_of(&self, job: &Job) -> Effect {
@@ -227,6 +260,8 @@ impl Preparer {
             Step::GiveName => Step::SyncGiven,
             Step::SyncGiven => {
                 self.ready.push_back(job.segment);
+                self.is_too_large = false;
+                self.bytes = if job.is_beside { self.bytes.max(job.segment.bytes) } else { self.bytes };
                 if std::mem::take(&mut self.is_full) {
                     out.push(LogOutput::Room);
                 }
@@ -257,6 +292,11 @@ impl Preparer {
                 // made is not there to be removed.
                 self.job = (!is_second_try).then_some(job);
             }
+        }
+        if job.is_beside {
+            // Nothing that is there depends on it. Whether what is left of it can be removed says nothing more.
+            self.is_too_large |= std::mem::take(&mut self.wanted) > 0;
+            return Ok(());
         }
         self.is_paused = true;
         // A smaller segment may still fit, and one that needs no room is better than none.

@@ -169,6 +169,47 @@ fn a_full_disk_refuses_records_and_goes_on_by_itself() {
 }
 
 #[test]
+fn what_is_too_large_for_a_full_disk_is_refused_and_takes_nothing_from_the_small() {
+    // With and without the disk being known to be full, and with little room that is too little.
+    for (spare, is_known) in [(0, false), (0, true), (3, false), (7, false)] {
+        let mut log = Log::on(Disk::new(1 << 30), 7, None);
+        log.commit(&created(1));
+        log.disk.capacity = log.disk.list().iter().map(|(_, bytes)| bytes).sum::<u64>() + spare * BLOCK_BYTES;
+        let mut base = 0;
+        while is_known && log.append(&records(1, base, 1, 3000)).is_ok() {
+            log.end_turn();
+            base += 1;
+        }
+        assert_eq!(log.said.contains(&LogOutput::Full(Failure::NoSpace)), is_known);
+        let segments = log.disk.list();
+        let large = records(1, base, 1, 12 * 4096);
+        for _ in 0..20 {
+            let answers: Vec<_> = (0..2).map_while(|_| log.append(&large).err()).collect();
+            let is_told = answers.iter().any(|why| matches!(why, NotAdmitted::Full | NotAdmitted::NoRoomForSize));
+            assert!(is_told && !answers.contains(&NotAdmitted::TooLarge), "{answers:?}");
+        }
+        assert_eq!(log.disk.list(), segments, "nothing was given away");
+        // All that is there is still for small entries, and after them the reserve for what settles and frees.
+        let before = base;
+        while log.append(&records(1, base, 1, 3000)).is_ok() {
+            log.end_turn();
+            base += 1;
+        }
+        assert!(base - before >= if is_known { 0 } else { 3 }, "{}", base - before);
+        log.commit(&progress(1, 0));
+        // With room it goes in.
+        log.disk.capacity = 1 << 30;
+        log.try_again();
+        let large = records(1, base, 1, 12 * 4096);
+        let tries = (0..10).take_while(|_| log.append(&large).is_err()).count();
+        assert!(tries < 10, "a segment that holds it comes");
+        log.end_turn();
+        let opening = open(&mut log.disk, None);
+        assert_eq!((opening.entries.len() as u64, opening.findings), (base + 3, vec![]));
+    }
+}
+
+#[test]
 fn a_disk_that_is_full_from_the_start_is_no_crash() {
     let mut log = Log::on(Disk::new(0), 7, None);
     assert_eq!(log.append(&created(1)), Err(NotAdmitted::Full));

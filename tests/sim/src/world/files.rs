@@ -68,6 +68,8 @@ impl World {
         }
         let failing = match effect {
             Effect::Sync { .. } | Effect::SyncDirectory => self.failing_sync,
+            // Few effects are such writes, and some of them cost no more than a new file.
+            Effect::Write { file: FileName::Topic(_), .. } => self.failing.map(|one_in| 1 + one_in / 8),
             _ => self.failing,
         };
         if !self.is_calm && failing.is_some_and(|failing| self.chance.one_in(failing)) {

@@ -58,6 +58,8 @@ pub struct Sums {
     pub fulls: u64,
     /// Operations that failed on purpose.
     pub failures: u64,
+    /// Topics' segments that could not be written to, so that their topics went on in new ones.
+    pub given_up: u64,
     /// Commits of all processes.
     pub commits: u64,
     /// Checkpoints of all processes.
@@ -91,7 +93,7 @@ impl Sums {
         }
     }
 
-    fn numbers(&mut self) -> [&mut u64; 27] {
+    fn numbers(&mut self) -> [&mut u64; 28] {
         [
             &mut self.runs,
             &mut self.steps,
@@ -109,6 +111,7 @@ impl Sums {
             &mut self.poisons,
             &mut self.fulls,
             &mut self.failures,
+            &mut self.given_up,
             &mut self.commits,
             &mut self.checkpoints,
             &mut self.segment_bytes,

@@ -80,12 +80,14 @@ impl World {
                 self.model.life(key_of(file.partition))?.unreadable.push((from.0, end.0));
                 Ok(())
             }
-            StorageNews::Poisoned(_) | StorageNews::ReadFailed { .. } | StorageNews::SegmentGivenUp { .. }
-                if self.has_failed =>
-            {
+            StorageNews::SegmentGivenUp { .. } if self.has_failed => {
+                self.sums.given_up += 1;
                 Ok(())
             }
+            StorageNews::Poisoned(_) | StorageNews::ReadFailed { .. } if self.has_failed => Ok(()),
             StorageNews::Full(_) | StorageNews::CheckpointFailed(_) if self.has_failed || self.has_been_full => Ok(()),
+            // It has none, for the rest of its life.
+            StorageNews::IndexDamaged { .. } if self.sums.given_up > 0 => Ok(()),
             StorageNews::Room => Ok(()),
             news => Err(format!("told without a reason: {news:?}")),
         }

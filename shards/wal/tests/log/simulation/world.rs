@@ -295,7 +295,7 @@ impl World {
             }
             Err(NotAdmitted::Poisoned) if !broker.is_poisoned => return Err("poisoned without a word".to_owned()),
             Err(refusal @ (NotAdmitted::TooLarge | NotAdmitted::BatchFull)) => return Err(refusal.to_string()),
-            Err(NotAdmitted::Full) => self.sums.fulls += 1,
+            Err(NotAdmitted::Full | NotAdmitted::NoRoomForSize) => self.sums.fulls += 1,
             Err(NotAdmitted::Busy | NotAdmitted::Poisoned) => {}
         }
         Ok(false)
