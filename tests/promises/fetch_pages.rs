@@ -2,6 +2,7 @@
 //! asked for is no longer kept.
 
 use crate::broker::{Broker, Setup};
+use crate::http::Connection;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -20,6 +21,17 @@ fn page(broker: &Broker, query: &str) -> Value {
 
 fn offsets(page: &Value) -> Vec<u64> {
     page["messages"].as_array().unwrap().iter().map(|message| message["offset"].as_u64().unwrap()).collect()
+}
+
+/// A connection whose reader waits from that offset on: the answer to what it asked before shows that the broker has it.
+fn waiting(broker: &Broker, from: u64) -> Connection {
+    let mut connection = broker.connect();
+    let pages = [0, 60_000].map(|wait_ms| {
+        broker.request_to("GET", &format!("/topics/t/messages?from_offset={from}&wait_ms={wait_ms}"), b"")
+    });
+    connection.send(&pages.concat());
+    assert!(offsets(&connection.response_to("GET").expect(200).data()).is_empty());
+    connection
 }
 
 fn numbers(page: &Value) -> [i64; 3] {
@@ -63,11 +75,7 @@ fn an_empty_topic_gives_an_empty_page() {
 #[test]
 fn a_waiting_reader_is_woken_by_the_publish() {
     let broker = broker_with(3);
-    let mut waiting: Vec<_> = (0..4).map(|_| broker.connect()).collect();
-    let start = Instant::now();
-    for connection in &mut waiting {
-        connection.send_request("GET", "/topics/t/messages?from_offset=3&wait_ms=25000", &[], b"");
-    }
+    let mut waiting: Vec<_> = (0..4).map(|_| waiting(&broker, 3)).collect();
     broker.publish("t", b"news");
     for connection in &mut waiting {
         let page = connection.response_to("GET").expect(200).data();
@@ -77,7 +85,6 @@ fn a_waiting_reader_is_woken_by_the_publish() {
         connection.send_request("GET", "/topics/t/messages?from_offset=0&limit=1&wait_ms=25000", &[], b"");
         assert_eq!(offsets(&connection.response_to("GET").expect(200).data()), [0], "there is something already");
     }
-    assert!(start.elapsed() < Duration::from_secs(25), "the publish woke nobody");
 }
 
 #[test]
@@ -93,8 +100,7 @@ fn a_wait_that_is_in_vain_ends_with_an_empty_page() {
 #[test]
 fn a_wait_ends_when_the_topic_is_deleted() {
     let broker = broker_with(0);
-    let mut connection = broker.connect();
-    connection.send_request("GET", "/topics/t/messages?from_offset=0&wait_ms=25000", &[], b"");
+    let mut connection = waiting(&broker, 0);
     // The next answer over another connection shows that the broker goes on while one waits.
     broker.stats("t");
     broker.delete_topic("t");
@@ -104,10 +110,7 @@ fn a_wait_ends_when_the_topic_is_deleted() {
 #[test]
 fn a_waiting_reader_that_goes_away_is_forgotten() {
     let broker = broker_with(0);
-    for _ in 0..20 {
-        let mut connection = broker.connect();
-        connection.send_request("GET", "/topics/t/messages?from_offset=0&wait_ms=25000", &[], b"");
-    }
+    (0..20).for_each(|_| drop(waiting(&broker, 0)));
     assert_eq!(broker.publish("t", b"x"), 0);
     assert_eq!(offsets(&page(&broker, "?from_offset=0&wait_ms=25000")), [0]);
 }

@@ -2,6 +2,7 @@
 
 use crate::broker::Broker;
 use crate::deadline::wait_until;
+use crate::http::Connection;
 use serde_json::{Value, json};
 use std::thread;
 
@@ -14,6 +15,15 @@ fn started(messages: u64) -> Broker {
 
 fn offsets(fetched: &Value) -> Vec<u64> {
     fetched["messages"].as_array().unwrap().iter().map(|message| message["offset"].as_u64().unwrap()).collect()
+}
+
+/// A worker that waits for a message: the answer to what it asked before shows that the broker has it.
+fn waiting(broker: &Broker) -> Connection {
+    let mut connection = broker.connect();
+    let wishes = [0, 60_000].map(|wait_ms| json!({ "max": 1, "wait_ms": wait_ms }));
+    connection.send(&wishes.map(|wish| broker.json_request_to("/topics/t/groups/g/fetch", &wish)).concat());
+    assert!(offsets(&connection.response_to("POST").expect(200).data()).is_empty());
+    connection
 }
 
 #[test]
@@ -43,15 +53,12 @@ fn a_fetch_waits_for_messages() {
     assert!(offsets(&empty).is_empty());
     let empty = broker.group_post("t", "g", "fetch", json!({ "max": 5, "wait_ms": 50 }));
     assert!(offsets(&empty).is_empty());
-    thread::scope(|scope| {
-        let workers: Vec<_> = (0..3)
-            .map(|_| scope.spawn(|| broker.group_post("t", "g", "fetch", json!({ "max": 1, "wait_ms": 30_000 }))))
-            .collect();
-        broker.publish_numbers("t", 0..3);
-        let mut all: Vec<u64> = workers.into_iter().flat_map(|worker| offsets(&worker.join().unwrap())).collect();
-        all.sort_unstable();
-        assert_eq!(all, [0, 1, 2]);
-    });
+    let mut workers: Vec<_> = (0..3).map(|_| waiting(&broker)).collect();
+    broker.publish_numbers("t", 0..3);
+    let fetched = workers.iter_mut().map(|worker| worker.response_to("POST").expect(200).data());
+    let mut all: Vec<u64> = fetched.flat_map(|fetched| offsets(&fetched)).collect();
+    all.sort_unstable();
+    assert_eq!(all, [0, 1, 2]);
 }
 
 #[test]
@@ -91,16 +98,7 @@ fn a_worker_that_hangs_up_while_it_waits_loses_nothing() {
     let broker = Broker::start();
     broker.create_topic_with(json!({ "ack_wait_ms": 200 }), "t");
     broker.group_post("t", "g", "fetch", json!({ "from_offset": 0 }));
-    for _ in 0..5 {
-        let mut connection = broker.connect();
-        let body = json!({ "wait_ms": 60_000 }).to_string();
-        connection.send_request(
-            "POST",
-            "/topics/t/groups/g/fetch",
-            &[("Content-Type", "application/json")],
-            body.as_bytes(),
-        );
-    }
+    (0..5).for_each(|_| drop(waiting(&broker)));
     broker.publish("t", b"x");
     let got = broker.group_post("t", "g", "fetch", json!({ "wait_ms": 30_000 }));
     assert_eq!(offsets(&got), [0]);

@@ -55,8 +55,7 @@ fn unknown_methods_are_501() {
         answer.expect(501).expect_envelope_of_error();
     }
     for method in ["TRACE", "CONNECT"] {
-        let status = broker.request(method, "/topics", &[], b"").status;
-        assert!(matches!(status, 400 | 405 | 501), "{method}: {status}");
+        broker.request(method, "/topics", &[], b"").expect_error(405, "method_not_allowed");
     }
 }
 
@@ -88,14 +87,13 @@ fn options_tells_what_can_be_done() {
     let broker = broker_with_topic();
     for (route, methods) in ROUTES {
         let answer = broker.request("OPTIONS", route, &[], b"");
-        assert!(matches!(answer.status, 200 | 204), "{route}: {answer:?}");
+        assert!(answer.status == 204, "{route}: {answer:?}");
         for method in *methods {
             assert!(answer.lists("allow", method), "{route}: {method} is not in {answer:?}");
         }
         assert!(answer.body.is_empty(), "{route}: {answer:?}");
     }
-    let answer = broker.request("OPTIONS", "*", &[], b"");
-    assert!(matches!(answer.status, 200 | 204), "{answer:?}");
-    let status = broker.request("GET", "*", &[], b"").status;
-    assert!(matches!(status, 400 | 405), "{status}: the server as a whole cannot be fetched");
+    broker.request("OPTIONS", "*", &[], b"").expect(204);
+    // The server as a whole cannot be fetched.
+    broker.request("GET", "*", &[], b"").expect(400);
 }
