@@ -36,8 +36,11 @@ pub(crate) struct ConfigError {
     pub(crate) fix: String,
 }
 
-/// Memory that one shard needs at least: a few messages of the usual largest size.
+/// Memory that one shard needs at least: a few messages of the usual largest size, and of the largest size that is set.
 const MEMORY_BYTES_PER_SHARD_MIN: u64 = 4 << 20;
+
+/// See [`MEMORY_BYTES_PER_SHARD_MIN`].
+const MEMORY_MESSAGES_PER_SHARD_MIN: u64 = 4;
 
 /// How the log is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -141,7 +144,7 @@ impl Sources<'_> {
         let formats = [("text", LogFormat::Text), ("json", LogFormat::Json)];
         let settings = ServeSettings {
             front: self.front(flags, bind, &storage)?,
-            driver: self.driver(flags, bind, storage.config)?,
+            driver: self.driver(flags, bind, message_bytes_max, storage.config)?,
             log_level: self.word(
                 flags.log_level.as_ref(),
                 key("log-level", "LOG_LEVEL"),
@@ -179,6 +182,7 @@ impl Sources<'_> {
         &self,
         flags: &ServeFlags,
         bind: IpAddr,
+        message_bytes_max: usize,
         storage: Option<StorageConfig>,
     ) -> Result<DriverConfig, ConfigError> {
         let processors =
@@ -198,10 +202,11 @@ impl Sources<'_> {
             1..=connections_max,
             CONNECTIONS_PER_CORE_DEFAULT as u64 * cores,
         )?;
+        let memory_min = MEMORY_BYTES_PER_SHARD_MIN.max(MEMORY_MESSAGES_PER_SHARD_MIN * message_bytes_max as u64);
         let memory = self.number(
             flags.memory_bytes.as_ref(),
             key("memory-bytes", "RINGMAIN_MEMORY_BYTES"),
-            shards * MEMORY_BYTES_PER_SHARD_MIN..=(1 << 50),
+            shards * memory_min..=(1 << 50),
             SHARD_MEMORY_BYTES_DEFAULT * shards,
         )?;
         let port = self.number(flags.port.as_ref(), key("port", "SERVER_PORT"), 0..=u64::from(u16::MAX), 8080)?;
