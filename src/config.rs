@@ -8,7 +8,7 @@ use ringmain_driver::{DriverConfig, StorageConfig, processor};
 use ringmain_model::limit::{
     BODY_BYTES_DEFAULT, BODY_BYTES_MAX, CONNECTIONS_PER_CORE_DEFAULT, CONNECTIONS_PER_CORE_MAX, CORES_MAX,
     LANE_REQUESTS_DEFAULT, LANE_REQUESTS_MAX, RETENTION_MESSAGES_DEFAULT, RETENTION_MESSAGES_MAX,
-    SHARD_MEMORY_BYTES_DEFAULT, SHARD_MEMORY_BYTES_MIN,
+    SHARD_MEMORY_BYTES_DEFAULT, SHARD_MEMORY_BYTES_MIN, SHARD_MEMORY_MESSAGES_MIN,
 };
 
 use self::storage::StorageChoice;
@@ -138,7 +138,7 @@ impl Sources<'_> {
         let formats = [("text", LogFormat::Text), ("json", LogFormat::Json)];
         let settings = ServeSettings {
             front: self.front(flags, bind, &storage)?,
-            driver: self.driver(flags, bind, storage.config)?,
+            driver: self.driver(flags, bind, message_bytes_max, storage.config)?,
             log_level: self.word(
                 flags.log_level.as_ref(),
                 key("log-level", "LOG_LEVEL"),
@@ -176,6 +176,7 @@ impl Sources<'_> {
         &self,
         flags: &ServeFlags,
         bind: IpAddr,
+        message_bytes_max: usize,
         storage: Option<StorageConfig>,
     ) -> Result<DriverConfig, ConfigError> {
         let processors =
@@ -195,10 +196,11 @@ impl Sources<'_> {
             1..=connections_max,
             CONNECTIONS_PER_CORE_DEFAULT as u64 * cores,
         )?;
+        let memory_min = SHARD_MEMORY_BYTES_MIN.max(SHARD_MEMORY_MESSAGES_MIN * message_bytes_max as u64);
         let memory = self.number(
             flags.memory_bytes.as_ref(),
             key("memory-bytes", "RINGMAIN_MEMORY_BYTES"),
-            shards * SHARD_MEMORY_BYTES_MIN..=(1 << 50),
+            shards * memory_min..=(1 << 50),
             SHARD_MEMORY_BYTES_DEFAULT * shards,
         )?;
         let port = self.number(flags.port.as_ref(), key("port", "SERVER_PORT"), 0..=u64::from(u16::MAX), 8080)?;

@@ -32,6 +32,7 @@ mod arrays_are_no_objects;
 mod bad_queries;
 mod batches_by_hand;
 mod batches_near_the_limit;
+mod body_codings;
 mod body_limit;
 mod chunked_and_expect;
 mod command_line;

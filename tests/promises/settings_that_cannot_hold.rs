@@ -36,6 +36,19 @@ fn memory_that_is_too_little_for_its_shards() {
 }
 
 #[test]
+fn memory_that_is_too_little_for_the_largest_message() {
+    // Such messages were refused for ever as if the memory were used up for the moment.
+    let output = serve(&["--memory-bytes", "8388608", "--shards", "1", "--max-message-bytes", "8388608"], &[]);
+    expect_refusal(&output, &["--memory-bytes", "8388608", "33554432"]);
+    let setup = Setup::new().flag("--shards", 1).flag("--max-message-bytes", 8 << 20).flag("--memory-bytes", 32 << 20);
+    let broker = setup.start();
+    broker.create_topic_of("t", 1);
+    for _ in 0..4 {
+        broker.request("POST", "/topics/t/publish", &[], &vec![b'x'; 8 << 20]).expect(202);
+    }
+}
+
+#[test]
 fn a_variable_that_is_no_text() {
     let names =
         ["RINGMAIN_CORES", "SERVER_PORT", "RINGMAIN_SHARDS", "RINGMAIN_BIND", "RINGMAIN_MEMORY_BYTES", "LOG_LEVEL"];

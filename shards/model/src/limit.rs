@@ -62,8 +62,11 @@ pub const MESSAGE_ID_BYTES_MAX: usize = 1024;
 /// Bytes of records that the memory topics of one shard may keep. Answer: 507 `storage_full`.
 pub const SHARD_MEMORY_BYTES_DEFAULT: u64 = 1 << 30;
 
-/// The least that it may be set to: a few messages of the usual largest size.
+/// The least that it may be set to: a few messages of the usual largest size, and of the largest size that is set.
 pub const SHARD_MEMORY_BYTES_MIN: u64 = 4 << 20;
+
+/// See [`SHARD_MEMORY_BYTES_MIN`].
+pub const SHARD_MEMORY_MESSAGES_MIN: u64 = 4;
 
 /// Bytes beyond the retention cap that a topic with live readers keeps, so that a reader that is a moment late goes on.
 pub const LIVE_WINDOW_BYTES_PER_TOPIC: u64 = 8 << 20;

@@ -16,7 +16,7 @@ use super::gather::{Gather, Gathered, Part};
 use super::group_requests::{GroupTask, GroupVerb};
 use super::metrics::Exposition;
 use super::openapi::write_openapi;
-use super::problem::Problem;
+use super::problem::{CODING_STATUS, Problem};
 use super::publish::PublishTask;
 use super::respond::{Context, Response};
 use super::route::{Place, Verb};
@@ -43,6 +43,9 @@ impl HttpFront {
         let target = Target::parse(head.target)?;
         let place = Place::find(&target)?;
         let verb = place.check(head.method, head.method_text)?;
+        if matches!(verb, Verb::Post | Verb::Patch) {
+            check_coding(head)?;
+        }
         if verb == Verb::Options {
             let preflight = context.origin.is_some() && head.headers.get("access-control-request-method").is_some();
             let preflight = preflight.then(|| allowed_headers(head.headers.text("access-control-request-headers")));
@@ -392,6 +395,24 @@ fn unready(draining: bool, io: &Io<'_>) -> Option<Problem> {
         shards.join(", ")
     );
     (!shards.is_empty()).then(|| Refusal::new(RefusalKind::StorageFailed, sentence).into())
+}
+
+/// Bodies are taken as they are. One with a coding is refused, because what its sender meant would be stored and read as something else.
+fn check_coding(head: &RequestHead<'_>) -> Result<(), Problem> {
+    let values = head.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("content-encoding"));
+    let mut codings = values.flat_map(|(_, value)| value.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+    let Some(coding) = codings.find(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity")) else {
+        return Ok(());
+    };
+    let shown: String = String::from_utf8_lossy(coding).chars().take(40).collect();
+    Err(Problem::new(
+        CODING_STATUS,
+        "unsupported_encoding",
+        format!(
+            "Content-Encoding: {shown} is not undone here, and nothing was done: send the body as it is, or, for a payload that is to be \
+             stored in this form, leave Content-Encoding out and tell readers by a header such as X-Header-Content-Encoding"
+        ),
+    ))
 }
 
 /// The headers that a page may send: the known ones, and of those it asks for the `X-Header-…`, which may be any.

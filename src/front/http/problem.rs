@@ -18,6 +18,9 @@ pub(crate) struct Problem {
 /// The code of refused requests to speak WebSocket: their answer says what would be taken.
 pub(super) const UPGRADE_STATUS: u16 = 426;
 
+/// The code of refused bodies with a coding: their answer says which would be taken.
+pub(super) const CODING_STATUS: u16 = 415;
+
 impl Problem {
     pub(crate) fn new(status: u16, code: &'static str, message: impl Into<String>) -> Self {
         Self { status, code, message: message.into(), retry_after: None, allow: None }

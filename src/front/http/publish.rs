@@ -81,7 +81,7 @@ impl PublishTask {
         let place = io.place_of(&topic).ok_or_else(|| Refusal::topic_not_found(topic.as_str()))?;
         let (mut key, mut headers) = (None, Vec::new());
         if matches!(form, Form::Raw) {
-            key = head.headers.get("x-key").map(Bytes::copy_from_slice);
+            key = only_one(head, "x-key", "X-Key")?.map(Bytes::copy_from_slice);
             for (name, value) in head.headers.iter() {
                 if let Some(name) = strip_prefix(name, "x-header-") {
                     // Header names of HTTP have no case, so they get one spelling, whatever the client's library does.
@@ -159,17 +159,23 @@ impl PublishTask {
 
 /// The id in the request's head, which a batch does not take: its messages have ids of their own.
 fn id_of_head(head: &RequestHead<'_>, is_batch: bool) -> Result<Option<IdName>, Problem> {
-    let mut ids = head.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("idempotency-key"));
-    let Some((_, id)) = ids.next() else { return Ok(None) };
+    let Some(id) = only_one(head, "idempotency-key", "Idempotency-Key")? else { return Ok(None) };
     if is_batch {
         return Err(Problem::parameter(
             "Idempotency-Key names one message, and this is a batch: give each line of application/x-ndjson an `id` of its own",
         ));
     }
-    if ids.any(|(_, other)| other != id) {
-        return Err(Problem::parameter("the request has several Idempotency-Key headers: send one"));
-    }
     IdName::new(id).map(Some)
+}
+
+/// The value of a header that says one thing; `shown` is how its name is written.
+fn only_one<'h>(head: &RequestHead<'h>, name: &str, shown: &str) -> Result<Option<&'h [u8]>, Problem> {
+    let mut values = head.headers.iter().filter(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value);
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.any(|other| other != value) {
+        return Err(Problem::parameter(format!("the request has several {shown} headers: send one")));
+    }
+    Ok(Some(value))
 }
 
 /// The message of a decoded body; its id may come from elsewhere.

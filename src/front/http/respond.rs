@@ -4,7 +4,7 @@ use ringmain_wire::http::{ResponseBody, ResponseHead, Version, encode_response_h
 use serde::Serialize;
 use smallvec::SmallVec;
 
-use super::problem::{Problem, UPGRADE_STATUS};
+use super::problem::{CODING_STATUS, Problem, UPGRADE_STATUS};
 
 /// Response headers that scripts of other origins may read.
 const EXPOSED_HEADERS: &str =
@@ -109,6 +109,9 @@ impl Context {
         }
         if let Some(methods) = problem.allow {
             headers.push(("Allow", methods));
+        }
+        if problem.status == CODING_STATUS {
+            headers.push(("Accept-Encoding", "identity"));
         }
         if problem.status == UPGRADE_STATUS {
             headers.push(("Upgrade", "websocket"));

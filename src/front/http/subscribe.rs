@@ -7,7 +7,7 @@ use ringmain_wire::http::{RequestHead, Target};
 use smallvec::SmallVec;
 
 use super::problem::Problem;
-use super::query::{number, number_within, word};
+use super::query::{number, number_within, text, word};
 use super::resume::{Brought, Scope, check_for_topic};
 
 /// How a message is sent.
@@ -88,7 +88,7 @@ impl Opening {
         io: &Io<'_>,
     ) -> Result<Self, Problem> {
         let place = io.place_of(&topic).ok_or_else(|| Refusal::topic_not_found(topic.as_str()))?;
-        let group = match target.query_value("group").filter(|group| !group.is_empty()) {
+        let group = match text(target, "group")?.filter(|group| !group.is_empty()) {
             Some(name) => Some(GroupName::new(&name)?),
             None => None,
         };

@@ -10,7 +10,7 @@ use ringmain_wire::http::Target;
 
 use super::metrics::{Exposition, Measuring};
 use super::problem::Problem;
-use super::query::number_within;
+use super::query::{number_within, text};
 use super::respond::{Context, Response, write_json};
 use super::topics::stats_body;
 use super::whole::WholeTopic;
@@ -112,7 +112,7 @@ impl ListPage {
     pub(super) fn read(target: &Target<'_>) -> Result<Self, Problem> {
         let all = LISTED_TOPICS_MAX as u64;
         let limit = number_within(target, "limit", 1..=all, all)?;
-        let after = target.query_value("cursor").map(Cow::into_owned);
+        let after = text(target, "cursor")?.map(Cow::into_owned);
         let limit = usize::try_from(limit).unwrap_or(LISTED_TOPICS_MAX);
         Ok(Self { after: after.map(String::into_boxed_str), limit })
     }
