@@ -34,18 +34,18 @@ static PAGE: Part = part!("page.html", HTML);
 
 /// What the page refers to, and their files in turn.
 static PARTS: [Part; 12] = [
-    part!("chart.js", SCRIPT),
-    part!("elements.js", SCRIPT),
-    part!("format.js", SCRIPT),
+    part!("chart.mjs", SCRIPT),
+    part!("elements.mjs", SCRIPT),
+    part!("format.mjs", SCRIPT),
     part!("icon.svg", IMAGE),
-    part!("lag.js", SCRIPT),
-    part!("live.js", SCRIPT),
-    part!("overview.js", SCRIPT),
+    part!("lag.mjs", SCRIPT),
+    part!("live.mjs", SCRIPT),
+    part!("overview.mjs", SCRIPT),
     part!("page.css", CSS),
-    part!("page.js", SCRIPT),
-    part!("pager.js", SCRIPT),
-    part!("requests.js", SCRIPT),
-    part!("topics.js", SCRIPT),
+    part!("page.mjs", SCRIPT),
+    part!("pager.mjs", SCRIPT),
+    part!("requests.mjs", SCRIPT),
+    part!("topics.mjs", SCRIPT),
 ];
 
 /// Entity tags of the page and its parts, in that order: the same for the same bytes, in any process.

@@ -77,7 +77,7 @@ fn the_routes_and_their_methods_are_those_that_are_described() {
     let described: BTreeSet<&str> = document["paths"].as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!(described, BTreeSet::from(PATHS));
     for path in PATHS {
-        let target = path.replace("{name}", "payments").replace("{group}", "billing").replace("{file}", "page.js");
+        let target = path.replace("{name}", "payments").replace("{group}", "billing").replace("{file}", "page.mjs");
         let place = Place::find(&Target::parse(&target).unwrap()).unwrap();
         assert_eq!(path_of(&place), Some(path));
         let allowed = place.allow().split(", ").filter(|method| !matches!(*method, "HEAD" | "OPTIONS"));

@@ -3,10 +3,10 @@
 // The totals come from /metrics?topics=false, which is as small with a hundred thousand topics as with one. The whole of
 // /metrics has several lines for each topic, and the list of topics as much: megabytes, every two seconds, for a few sums.
 
-import { Chart } from './chart.js';
-import { byId, curl, element, fillEmpty, setText } from './elements.js';
-import { bytes, count, duration, rate } from './format.js';
-import { readMetrics } from './requests.js';
+import { Chart } from './chart.mjs';
+import { byId, curl, element, fillEmpty, setText } from './elements.mjs';
+import { bytes, count, duration, rate } from './format.mjs';
+import { readMetrics } from './requests.mjs';
 
 /** With no more topics than these, what they store is summed from their list. */
 const summedTopicsMax = 100;
@@ -53,7 +53,7 @@ export class Overview {
       published: new Chart(charts, 'Messages published a second', rate),
       delivered: new Chart(charts, 'Messages delivered a second', rate),
       subscribers: new Chart(charts, 'Subscribers', count),
-      traffic: new Chart(charts, 'Bytes received and sent a second', bytes),
+      traffic: new Chart(charts, 'Bytes received and sent a second', bytes, 1024),
     };
   }
 

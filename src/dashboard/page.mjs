@@ -1,11 +1,11 @@
 // The page: its tabs, and the rounds of questions of the view that is shown.
 
-import { byId, setText } from './elements.js';
-import { Lag } from './lag.js';
-import { Live, readAddress } from './live.js';
-import { Overview } from './overview.js';
-import { Refused, Rounds } from './requests.js';
-import { Topics } from './topics.js';
+import { byId, setText } from './elements.mjs';
+import { Lag } from './lag.mjs';
+import { Live, readAddress } from './live.mjs';
+import { Overview } from './overview.mjs';
+import { Refused, Rounds } from './requests.mjs';
+import { Topics } from './topics.mjs';
 
 const tabs = Array.from(document.querySelectorAll('[role="tab"]'));
 const names = tabs.map((tab) => tab.hash.slice(1));

@@ -3,12 +3,12 @@
 // Only topics that have groups are asked for them, a bounded number in each round; what does not fit is on the next page.
 // Among very many topics those with groups are looked for a bounded number of pages a round, so that the broker hardly notices.
 
-import { Chart } from './chart.js';
-import { byId, curl, fillEmpty, setText, Table } from './elements.js';
-import { count } from './format.js';
-import { justBefore, Pager } from './pager.js';
-import { Refused } from './requests.js';
-import { bindPager, liveLink, showPager } from './topics.js';
+import { Chart } from './chart.mjs';
+import { byId, curl, fillEmpty, setText, Table } from './elements.mjs';
+import { count, offset } from './format.mjs';
+import { justBefore, Pager } from './pager.mjs';
+import { Refused } from './requests.mjs';
+import { bindPager, liveLink, showPager } from './topics.mjs';
 
 const listedTopics = 200;
 const askedTopicsMax = 20;
@@ -21,7 +21,7 @@ const columns = [
   { head: 'Topic', text: ({ topic }) => topic, href: ({ topic }) => liveLink(topic), isName: true },
   { head: 'Group', text: ({ name }) => name, isName: true },
   { head: 'Lag', text: ({ lag }) => count(lag), isNumber: true },
-  { head: 'Committed', text: (group) => count(group.committed_offset), isNumber: true },
+  { head: 'Committed', text: (group) => offset(group.committed_offset), isNumber: true },
   { head: 'Pending', text: ({ pending }) => count(pending), isNumber: true },
   { head: 'Members', text: ({ members }) => count(members), isNumber: true },
   { head: 'Lost', text: ({ lost }) => count(lost), isNumber: true },

@@ -1,8 +1,8 @@
 // The view of all topics, by name and in pages: it never holds more than one page of them.
 
-import { byId, curl, fillEmpty, setText, Table } from './elements.js';
-import { bytes, count, offsets, retention } from './format.js';
-import { Pager } from './pager.js';
+import { byId, curl, fillEmpty, setText, Table } from './elements.mjs';
+import { bytes, count, offsets, retention } from './format.mjs';
+import { Pager } from './pager.mjs';
 
 const pageTopics = 50;
 

@@ -3,13 +3,15 @@
 const spanMs = 5 * 60_000;
 /** After a pause as long as this the line is broken: nobody looked. */
 const pauseMs = 10_000;
-const axisWidth = 52;
+const axisWidth = 60;
 const axisHeight = 20;
 
-/** The smallest of 1, 2 and 5 times a power of ten that is not below `value`; 1 at least. */
-export function niceTop(value) {
-  const power = 10 ** Math.floor(Math.log10(Math.max(value, 1)));
-  return [1, 2, 5, 10].map((factor) => factor * power).find((top) => top >= value);
+/** Where an axis ends that has room for `value`: a round number with a round half, of units that are powers of `base`. */
+export function niceTop(value, base = 10) {
+  let unit = 1;
+  while (base > 10 && value >= unit * base) unit *= base;
+  const power = 10 ** Math.floor(Math.log10(Math.max(value / unit, 1)));
+  return [2, 4, 10, 20].map((factor) => factor * power * unit).find((top) => top >= value);
 }
 
 /** Values with their times, of which those of the last minutes are kept. */
@@ -46,10 +48,11 @@ export class Series {
 }
 
 export class Chart {
-  /** `write` makes text of a value. */
-  constructor(parent, title, write) {
+  /** `write` makes text of a value; `base` is that of its units. */
+  constructor(parent, title, write, base = 10) {
     this.title = title;
     this.write = write;
+    this.base = base;
     this.series = new Series();
     const make = (tag, className) => Object.assign(document.createElement(tag), { className });
     this.figure = make('figure', '');
@@ -92,7 +95,7 @@ export class Chart {
     const style = getComputedStyle(canvas);
     const colour = (name) => style.getPropertyValue(name).trim();
     const area = { left: axisWidth, top: 6, width: width - axisWidth - 4, height: height - axisHeight - 6 };
-    const top = niceTop(this.series.top);
+    const top = niceTop(this.series.top, this.base);
     this.drawAxes(pen, area, top, { line: colour('--line'), text: colour('--muted'), font: `12px ${style.fontFamily}` });
     this.drawLine(pen, area, top, colour('--chart'));
   }

@@ -1,9 +1,9 @@
 // The view of one topic's messages as they come: the newest few, however many come.
 
-import { byId, curl, element, fillEmpty, setText, tell } from './elements.js';
-import { bytes, count, headerPairs, payload, textOr64 } from './format.js';
-import { justBefore } from './pager.js';
-import { get, Refused } from './requests.js';
+import { byId, curl, element, fillEmpty, setText, tell } from './elements.mjs';
+import { bytes, count, headerPairs, offset, payload, textOr64 } from './format.mjs';
+import { justBefore } from './pager.mjs';
+import { get, Refused } from './requests.mjs';
 
 const keptMessagesMax = 200;
 /** How often what came is shown: often enough to be live, seldom enough for a million messages. */
@@ -113,9 +113,9 @@ export class Live {
   onGap(event) {
     this.token = event.lastEventId || this.token;
     const { requested, resumed, partition } = JSON.parse(event.data);
-    const where = partition === undefined ? '' : ` in partition ${count(partition)}`;
-    const asked = requested === null ? 'a place of another life of the topic' : `offset ${count(requested)}`;
-    this.take({ notice: `Gap${where}: wanted ${asked}, goes on at offset ${count(resumed)}.` });
+    const where = partition === undefined ? '' : ` in partition ${offset(partition)}`;
+    const asked = requested === null ? 'a place of another life of the topic' : `offset ${offset(requested)}`;
+    this.take({ notice: `Gap${where}: wanted ${asked}, goes on at offset ${offset(resumed)}.` });
   }
 
   onEnd(source, { reason }) {
@@ -215,8 +215,8 @@ function noticeItem(sentence) {
 
 function messageItem(message) {
   const fact = (name, value) => element('span', {}, `${name} `, element('b', { className: 'name' }, value));
-  const facts = element('div', { className: 'facts' }, fact('offset', count(message.offset)));
-  if (message.partition !== undefined) facts.append(fact('partition', count(message.partition)));
+  const facts = element('div', { className: 'facts' }, fact('offset', offset(message.offset)));
+  if (message.partition !== undefined) facts.append(fact('partition', offset(message.partition)));
   const key = textOr64(message.key, message.key_base64);
   if (key !== undefined) facts.append(fact('key', key));
   for (const [name, value] of headerPairs(message)) facts.append(fact(`${name}:`, value));

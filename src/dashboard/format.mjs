@@ -12,6 +12,11 @@ export function count(number) {
   return Number.isFinite(number) ? whole.format(number) : '–';
 }
 
+/** A place in a log, as requests want it. */
+export function offset(number) {
+  return number === null || number === undefined ? '–' : String(number);
+}
+
 /** A number of something a second. */
 export function rate(number) {
   if (!Number.isFinite(number)) return '–';
@@ -55,7 +60,7 @@ export function retention({ max_messages: messages, max_bytes: size, max_age_ms:
 /** The offsets that a topic keeps. */
 export function offsets({ earliest_offset: earliest, latest_offset: latest }) {
   if (latest < 0) return 'none yet';
-  return earliest > latest ? `none below ${count(latest + 1)}` : `${count(earliest)} – ${count(latest)}`;
+  return earliest > latest ? `none below ${latest + 1}` : `${earliest} – ${latest}`;
 }
 
 function fromBase64(text) {
