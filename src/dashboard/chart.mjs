@@ -116,8 +116,8 @@ export class Chart {
       pen.fillText(this.write(top * part), area.left - 8, y);
     }
     pen.textBaseline = 'bottom';
-    const minutes = [5, 4, 3, 2, 1, 0];
-    for (const minute of minutes) {
+    // On a narrow screen every second one has room.
+    for (const minute of area.width < 330 ? [4, 2, 0] : [5, 4, 3, 2, 1, 0]) {
       const x = area.left + area.width * (1 - (minute * 60_000) / spanMs);
       pen.textAlign = minute === 0 ? 'right' : minute === 5 ? 'left' : 'center';
       pen.fillText(minute === 0 ? 'now' : `−${minute} min`, x, area.top + area.height + axisHeight);

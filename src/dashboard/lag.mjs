@@ -91,6 +91,8 @@ export class Lag {
     for (let pages = 0; pages < searchedPagesMax; pages += 1) {
       this.show([], `Looking for consumer groups: none in ${count(search.passed)} topics so far…`);
       const { data, next_cursor: next } = await ask(this.pager.path(searchedTopics, search.cursor));
+      // Somebody turned the page meanwhile.
+      if (this.search !== search) return undefined;
       const found = data.find((topic) => topic.groups > 0);
       if (found !== undefined || next === undefined) {
         this.search = undefined;
@@ -104,6 +106,7 @@ export class Lag {
       search.cursor = next;
       search.passed += data.length;
     }
+    return undefined;
   }
 
   show(groups, told) {

@@ -42,6 +42,10 @@ export class Live {
     this.start = byId('live-start');
     this.pause.addEventListener('click', () => this.setPaused(!this.isPaused));
     byId('live-clear').addEventListener('click', () => this.clear());
+    byId('live-stop').addEventListener('click', () => {
+      this.stop();
+      tell(this.told, 'Stopped. “Follow” begins again.');
+    });
     byId('live-form').addEventListener('submit', (event) => {
       event.preventDefault();
       const wanted = { name: this.name.value, start: this.start.value };
@@ -52,6 +56,7 @@ export class Live {
     this.name.addEventListener('input', () => this.suggest());
     this.clear();
     this.idle();
+    this.isPaused = false;
   }
 
   /** Shows what the address asks for; what is followed already goes on. */
@@ -74,14 +79,22 @@ export class Live {
     this.failures = 0;
     this.clear();
     this.setPaused(false);
-    this.pause.disabled = false;
     byId('live-clear').disabled = false;
+    this.allowEnd(true);
     this.connect();
   }
 
   stop() {
     this.source?.close();
+    this.source = undefined;
     clearTimeout(this.timer);
+    this.allowEnd(false);
+  }
+
+  /** Whether there is something to pause and to stop. */
+  allowEnd(isAllowed) {
+    this.pause.disabled = !isAllowed && !this.isPaused;
+    byId('live-stop').disabled = !isAllowed;
   }
 
   connect() {
@@ -119,7 +132,7 @@ export class Live {
   }
 
   onEnd(source, { reason }) {
-    source.close();
+    if (source === this.source) this.stop();
     const words = { topic_deleted: 'The topic was deleted.', too_slow: 'This page was too slow.' };
     const sentence = `${words[reason] ?? `The stream ended: ${reason}.`} “Follow” begins again.`;
     this.take({ notice: `End: ${sentence}` });
@@ -174,6 +187,7 @@ export class Live {
   setPaused(isPaused) {
     this.isPaused = isPaused;
     this.pause.setAttribute('aria-pressed', String(isPaused));
+    this.allowEnd(this.source !== undefined);
     if (this.waiting.length > 0) this.showWaiting();
     else this.showCount();
   }

@@ -60,14 +60,15 @@ export class Rounds {
     let error;
     try {
       await this.round(ask);
-      this.failures = 0;
     } catch (caught) {
-      this.failures += 1;
-      waitMs = Math.min(everyMs * 2 ** (this.failures - 1), backOffMsMax);
       error = caught;
     }
     // Another round has taken its place.
     if (turn !== this.turn) return;
+    if (error !== undefined) {
+      waitMs = Math.min(everyMs * 2 ** this.failures, backOffMsMax);
+      this.failures += 1;
+    } else this.failures = 0;
     this.tell(error, waitMs);
     this.timer = setTimeout(() => this.again(), waitMs);
   }
