@@ -2,6 +2,7 @@
 
 mod acks;
 mod batch;
+mod dashboard;
 mod dispatch;
 mod exchange;
 mod fetch;

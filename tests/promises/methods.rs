@@ -13,6 +13,7 @@ const ROUTES: &[(&str, &[&str])] = &[
     ("/health", &["GET", "HEAD"]),
     ("/health/ready", &["GET", "HEAD"]),
     ("/metrics", &["GET", "HEAD"]),
+    ("/dashboard", &["GET", "HEAD"]),
 ];
 
 fn broker_with_topic() -> Broker {

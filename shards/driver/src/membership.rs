@@ -209,6 +209,7 @@ impl<F: Front> State<F> {
         if let Some(membership) = self.memberships.get_mut(key) {
             membership.progress.sent += carried.messages;
             membership.delivered += u64::from(carried.messages);
+            self.counters.delivered[membership.protocol.index()] += u64::from(carried.messages);
             self.list_membership(key);
         }
     }

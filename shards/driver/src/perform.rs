@@ -159,13 +159,18 @@ impl<F: Front> State<F> {
                 }
             }
         }
+        let mut subscribers = [0; 2];
         // A member is one in all partitions.
         for membership in self.memberships.values().filter(|membership| membership.is_in_first()) {
+            subscribers[membership.protocol.index()] += 1;
             if let Some(at) = places.get(&membership.incarnation()) {
                 on_core[*at].subscribers[membership.protocol.index()] += 1;
             }
         }
         for window in self.windows.values() {
+            for (sum, here) in subscribers.iter_mut().zip(window.subscribers) {
+                *sum += u64::from(here);
+            }
             let Some(at) = places.get(&window.partition.incarnation) else { continue };
             let topic = &mut on_core[*at];
             for protocol in 0..2 {
@@ -180,8 +185,17 @@ impl<F: Front> State<F> {
         let storage = stored
             .map(|shard| ShardStorage { shard: shard.id(), state: shard.storage_state(), stats: shard.storage_stats() })
             .collect();
-        let until = names.until.clone();
-        CoreReport { core: self.settings.own, counters: self.counters, topics, on_core, until, storage }
+        CoreReport {
+            core: self.settings.own,
+            counters: self.counters,
+            topics_known: self.placement.count(),
+            subscribers,
+            totals: self.shards.iter().map(|shard| (shard.id(), shard.totals())).collect(),
+            topics,
+            on_core,
+            until: names.until.clone(),
+            storage,
+        }
     }
 
     /// How partitions stand, given for each shard of this core.

@@ -81,6 +81,11 @@ impl PlacementTable {
         }
     }
 
+    /// How many topics there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.topics.len() as u64
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&TopicName, &Placed)> {
         self.topics.iter()
     }

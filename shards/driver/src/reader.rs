@@ -78,7 +78,9 @@ impl<F: Front> State<F> {
             && let Some(connection) = self.connections.get_mut(key)
         {
             // What is on its way will leave, because the connection goes on, and nothing will tell whose it was.
-            window.delivered[cursor.protocol.index()] += u64::from(connection.link.output.disown(number));
+            let messages = u64::from(connection.link.output.disown(number));
+            window.delivered[cursor.protocol.index()] += messages;
+            self.counters.delivered[cursor.protocol.index()] += messages;
         }
         self.unsubscribe_cursor(cursor_key);
     }
@@ -468,6 +470,7 @@ impl<F: Front> State<F> {
             && let Some(window) = self.windows.get_mut(cursor.window)
         {
             window.delivered[cursor.protocol.index()] += u64::from(carried.messages);
+            self.counters.delivered[cursor.protocol.index()] += u64::from(carried.messages);
         }
     }
 

@@ -1,6 +1,6 @@
 //! What one core tells of itself when it is asked: the parts of which lists and metrics are summed.
 
-use ringmain_engine::{StorageState, StorageStats, TopicStats};
+use ringmain_engine::{ShardTotals, StorageState, StorageStats, TopicStats};
 use ringmain_model::{CoreId, ShardId, TopicName};
 
 /// Counts of one core since the start; plain numbers that only this core changes.
@@ -26,6 +26,8 @@ pub struct CoreCounters {
     pub turns: u64,
     /// Times that the kernel's completion queue overflowed.
     pub completion_overflows: u64,
+    /// Messages that connections took, of any topic, by [`crate::Protocol::index`].
+    pub delivered: [u64; 2],
 }
 
 /// A topic as seen by the connections of one core.
@@ -68,6 +70,12 @@ pub struct CoreReport {
     pub core: CoreId,
     /// Its counters.
     pub counters: CoreCounters,
+    /// How many topics it knows, reported now or not.
+    pub topics_known: u64,
+    /// Its subscribers and group members of any topic, by [`crate::Protocol::index`].
+    pub subscribers: [u64; 2],
+    /// Its shards with what their topics amount to.
+    pub totals: Vec<(ShardId, ShardTotals)>,
     /// Partitions that it runs, of the topics that it reports.
     pub topics: Vec<TopicStats>,
     /// The topics that it reports, by name, as its connections see them.

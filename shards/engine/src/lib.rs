@@ -43,4 +43,4 @@ pub use opening::{
 };
 pub use orders::{Order, reconcile};
 pub use ringmain_wal::{BatchBuilder, Record, RecordBatch, TopicCreated};
-pub use shard::{Shard, ShardSettings};
+pub use shard::{Shard, ShardSettings, ShardTotals};

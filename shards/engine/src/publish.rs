@@ -198,6 +198,7 @@ impl Shard {
     pub(crate) fn batch_durable(&mut self, partition: PartitionRef, effects: &mut Vec<Effect>) {
         let Some(topic) = self.partitions.get_mut(&partition) else { return };
         let Some((batch, waiting)) = topic.log.batch_durable(&mut self.bytes) else { return };
+        self.published += batch.end().since(batch.base());
         if let Some(max_age_ms) = topic.config.retention.max_age_ms {
             let ages = topic.log.ages.get_or_insert_default();
             ages.note(batch.base(), batch.end(), self.clock.now_ms(), max_age_ms);

@@ -34,6 +34,15 @@ impl Default for ShardSettings {
     }
 }
 
+/// Sums over all topics of a shard.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct ShardTotals {
+    /// Messages that became visible since the start.
+    pub published: u64,
+    /// Bytes of the records that memory keeps because nothing else has them.
+    pub memory_bytes: u64,
+}
+
 /// A share of the topics. Only the driver of its core touches it.
 #[derive(Debug)]
 pub struct Shard {
@@ -47,6 +56,8 @@ pub struct Shard {
     /// Partitions with an open batch, in the order in which they opened it.
     pub(crate) dirty: Vec<PartitionRef>,
     pub(crate) bytes: ShardBytes,
+    /// Messages that became visible since the start.
+    pub(crate) published: u64,
     pub(crate) ids: MessageIds,
     pub(crate) clock: AgeClock,
     /// Partitions by the time of the age clock at which messages of theirs are too old; at most one entry each.
@@ -79,6 +90,7 @@ impl Shard {
             orders: Orders::default(),
             dirty: Vec::new(),
             bytes: ShardBytes::default(),
+            published: 0,
             ids: MessageIds::default(),
             clock: AgeClock::default(),
             due_ages: BTreeSet::new(),
@@ -96,6 +108,12 @@ impl Shard {
     #[must_use]
     pub fn id(&self) -> ShardId {
         self.id
+    }
+
+    /// What its topics amount to, which costs the same however many they are.
+    #[must_use]
+    pub fn totals(&self) -> ShardTotals {
+        ShardTotals { published: self.published, memory_bytes: self.bytes.memory + self.bytes.tails }
     }
 
     /// Whether something waits for the end of the turn.

@@ -10,11 +10,11 @@ use ringmain_wire::http::{RequestHead, Target};
 use ringmain_wire::ws::check_upgrade;
 
 use super::HttpFront;
+use super::dashboard::Showing;
 use super::exchange::{Company, Spread, Task, Waiting};
 use super::fetch::Fetch;
 use super::gather::{Gather, Gathered, Part};
 use super::group_requests::{GroupTask, GroupVerb};
-use super::metrics::Exposition;
 use super::openapi::write_openapi;
 use super::problem::{CODING_STATUS, Problem};
 use super::publish::PublishTask;
@@ -25,7 +25,7 @@ use super::settings::read_change;
 use super::several::SeveralOpening;
 use super::sse::write_head;
 use super::subscribe::{Face, Opening, reads_all_partitions};
-use super::survey::{ListPage, Survey, Surveyed};
+use super::survey::{ListPage, Scrape, Survey, Surveyed};
 use super::topics::{newly_made, read_create};
 use super::ws::{EXTENDED, Socket, write_switch};
 
@@ -86,8 +86,9 @@ impl HttpFront {
             (Place::GroupVerb(topic, group, verb), _) => Ok(Task::Group(GroupTask { topic, group, verb })),
             (Place::Health, _) => Ok(Task::Health),
             (Place::Ready, _) => Ok(Task::Ready),
-            (Place::Metrics, _) => Ok(Task::Metrics(Exposition::wanted(head))),
+            (Place::Metrics, _) => Ok(Task::Metrics(Scrape::read(head, &target)?)),
             (Place::OpenApi, _) => Ok(Task::OpenApi),
+            (Place::Dashboard(part), _) => Ok(Task::Dashboard(Showing::read(part, head))),
             (Place::Server, _) => Ok(Task::Options { allow: CORS_METHODS, preflight: None }),
         }
     }
@@ -130,6 +131,9 @@ impl Session {
                 None => self.run_health(front, context, "ready", io),
             },
             Task::OpenApi => self.answer_now(context, io, |context, out| write_openapi(context, out, &front.date)),
+            Task::Dashboard(showing) => {
+                self.answer_now(context, io, |context, out| showing.write(context, out, &front.date))
+            }
             Task::Create => match read_create(&body, front) {
                 Ok(request) => self.ask(context, company, Waiting::Created, request, io),
                 Err(problem) => self.refuse(front, context, &problem, io),
@@ -145,7 +149,7 @@ impl Session {
             Task::Delete(name) => self.ask(context, company, Waiting::Deleted, Request::Delete { name }, io),
             Task::Stat(Spread { topic, .. }) => self.ask_stats(context, company, &spread(topic, io), io),
             Task::List(page) => self.survey(context, company, Survey::list(page), io),
-            Task::Metrics(exposition) => self.survey(context, company, Survey::metrics(exposition), io),
+            Task::Metrics(scrape) => self.survey(context, company, Survey::metrics(scrape), io),
             Task::Publish(publish) => self.run_publish(front, context, publish, body, io),
             Task::Fetch(mut fetch) => match fetch.locate(io) {
                 Ok(()) => {

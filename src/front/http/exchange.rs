@@ -5,17 +5,17 @@ use std::collections::VecDeque;
 use ringmain_model::TopicName;
 
 use super::HttpFront;
+use super::dashboard::Showing;
 use super::fetch::Fetch;
 use super::gather::Gather;
 use super::group_requests::{GroupTask, GroupWait};
-use super::metrics::Exposition;
 use super::problem::Problem;
 use super::publish::PublishTask;
 use super::published::Divided;
 use super::respond::{Context, Response};
 use super::several::SeveralOpening;
 use super::subscribe::Opening;
-use super::survey::{ListPage, Survey};
+use super::survey::{ListPage, Scrape, Survey};
 use super::worker::Begun;
 
 /// What a request wants done once its body is there.
@@ -30,12 +30,13 @@ pub(super) enum Task {
     Health,
     Ready,
     OpenApi,
+    Dashboard(Showing),
     Create,
     Delete(TopicName),
     Change(TopicName),
     Stat(Spread),
     List(ListPage),
-    Metrics(Exposition),
+    Metrics(Scrape),
     Publish(PublishTask),
     Fetch(Box<Fetch>),
     Subscribe(Box<Opening>),
@@ -78,7 +79,7 @@ impl Task {
             Task::Stat(spread) | Task::Groups(spread) if spread.partitions > 1 => Company::None,
             Task::Stat(_) | Task::Groups(_) => Company::Readers,
             // Answers that may be large come one at a time.
-            Task::List(_) | Task::Metrics(_) | Task::OpenApi => Company::None,
+            Task::List(_) | Task::Metrics(_) | Task::OpenApi | Task::Dashboard(_) => Company::None,
             Task::Fetch(_) | Task::Subscribe(_) | Task::SubscribeSeveral(_) | Task::Echo(_) => Company::None,
             Task::Create | Task::Delete(_) | Task::Change(_) | Task::Group(_) => Company::None,
         }

@@ -2,6 +2,7 @@
 
 mod exposition;
 mod storage;
+mod totals;
 
 use std::collections::BTreeMap;
 
@@ -13,6 +14,7 @@ use ringmain_engine::TopicStats;
 
 pub(super) use self::exposition::Exposition;
 use self::storage::storage_families;
+use self::totals::total_families;
 use super::problem::Problem;
 use super::respond::{Context, Response};
 use super::whole::{WholeGroup, WholeTopic};
@@ -43,8 +45,8 @@ impl Measuring {
         let version = sample(&[("version", env!("CARGO_PKG_VERSION"))], 1, MetricType::GAUGE);
         let build = family("ringmain_build_info", "The broker's version; always 1.", MetricType::GAUGE, vec![version]);
         let process = ProcessCollector::for_self().collect();
-        let families =
-            core_families(reports).into_iter().chain(storage_families(reports)).chain([build]).chain(process);
+        let own = core_families(reports).into_iter().chain(total_families(reports)).chain(storage_families(reports));
+        let families = own.chain([build]).chain(process);
         for family in families {
             self.add(&family);
         }

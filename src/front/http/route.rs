@@ -3,6 +3,7 @@
 use ringmain_model::{GroupName, TopicName};
 use ringmain_wire::http::{Method, Target};
 
+use super::dashboard::Part;
 use super::group_requests::GroupVerb;
 use super::problem::Problem;
 
@@ -38,6 +39,8 @@ pub(super) enum Place {
     Metrics,
     /// The description of all of these.
     OpenApi,
+    /// The page that shows how the broker stands, or a part of it.
+    Dashboard(&'static Part),
 }
 
 impl Place {
@@ -69,6 +72,8 @@ impl Place {
             ["health", "ready"] => Ok(Place::Ready),
             ["metrics"] => Ok(Place::Metrics),
             ["openapi.json"] => Ok(Place::OpenApi),
+            ["dashboard"] => Ok(Place::Dashboard(Part::page())),
+            ["dashboard", name] => Part::named(name).map(Place::Dashboard),
             _ => Err(Problem::new(
                 404,
                 "not_found",
@@ -87,7 +92,9 @@ impl Place {
             Place::Group(..) => "GET, HEAD, DELETE, OPTIONS",
             Place::WebSocket(_) | Place::WebSocketOfSeveral | Place::Echo => "GET, OPTIONS",
             Place::SseOfSeveral | Place::Messages(_) | Place::Sse(_) | Place::Groups(_) => "GET, HEAD, OPTIONS",
-            Place::Health | Place::Ready | Place::Metrics | Place::OpenApi => "GET, HEAD, OPTIONS",
+            Place::Health | Place::Ready | Place::Metrics | Place::OpenApi | Place::Dashboard(_) => {
+                "GET, HEAD, OPTIONS"
+            }
         }
     }
 

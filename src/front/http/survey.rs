@@ -6,11 +6,11 @@ use std::borrow::Cow;
 use ringmain_driver::{CoreReport, Request};
 use ringmain_model::TopicName;
 use ringmain_model::limit::LISTED_TOPICS_MAX;
-use ringmain_wire::http::Target;
+use ringmain_wire::http::{RequestHead, Target};
 
 use super::metrics::{Exposition, Measuring};
 use super::problem::Problem;
-use super::query::{number_within, text};
+use super::query::{number_within, text, word};
 use super::respond::{Context, Response, write_json};
 use super::topics::stats_body;
 use super::whole::WholeTopic;
@@ -26,6 +26,8 @@ pub(super) struct Survey {
 enum Work {
     List(Listing),
     Metrics(Box<Measuring>),
+    /// Metrics without those of single topics.
+    Totals(Box<Measuring>),
 }
 
 /// What a report leads to.
@@ -44,8 +46,10 @@ impl Survey {
         Self { work: Work::List(Listing::new(page)), reports: Vec::new() }
     }
 
-    pub(super) fn metrics(exposition: Exposition) -> Self {
-        Self { work: Work::Metrics(Box::new(Measuring::new(exposition))), reports: Vec::new() }
+    pub(super) fn metrics(scrape: Scrape) -> Self {
+        let measuring = Box::new(Measuring::new(scrape.exposition));
+        let work = if scrape.has_topics { Work::Metrics(measuring) } else { Work::Totals(measuring) };
+        Self { work, reports: Vec::new() }
     }
 
     /// What to ask first.
@@ -55,6 +59,8 @@ impl Survey {
                 Request::Report { after: listing.page.after.clone(), topics_max: listing.page.limit }
             }
             Work::Metrics(_) => Request::Report { after: None, topics_max: LISTED_TOPICS_MAX },
+            // The fewest that a report can have.
+            Work::Totals(_) => Request::Report { after: None, topics_max: 1 },
         }
     }
 
@@ -73,13 +79,14 @@ impl Survey {
                 measuring.take(&reports);
                 LISTED_TOPICS_MAX
             }
+            Work::Totals(_) => 0,
         };
         match until {
             Some(until) if topics_left > 0 => {
                 Surveyed::Next(Request::Report { after: Some(until.as_str().into()), topics_max: topics_left })
             }
             _ => {
-                if let Work::Metrics(measuring) = &mut self.work {
+                if let Work::Metrics(measuring) | Work::Totals(measuring) = &mut self.work {
                     measuring.end(&reports);
                 }
                 Surveyed::Done
@@ -95,8 +102,23 @@ impl Survey {
                 let content_type = Some("application/json");
                 context.write(out, date, &Response { status: 200, content_type, headers: &[], body: &body });
             }
-            Work::Metrics(measuring) => measuring.write(context, out, date),
+            Work::Metrics(measuring) | Work::Totals(measuring) => measuring.write(context, out, date),
         }
+    }
+}
+
+/// Which metrics are wanted, and how.
+#[derive(Debug)]
+pub(super) struct Scrape {
+    exposition: Exposition,
+    /// Not only what concerns the whole broker: with very many topics theirs are megabytes.
+    has_topics: bool,
+}
+
+impl Scrape {
+    pub(super) fn read(head: &RequestHead<'_>, target: &Target<'_>) -> Result<Self, Problem> {
+        let has_topics = word(target, "topics", &[("true", true), ("false", false)])?.unwrap_or(true);
+        Ok(Self { exposition: Exposition::wanted(head), has_topics })
     }
 }
 

@@ -7,11 +7,12 @@ use ringmain_wire::http::Target;
 use serde_json::Value;
 
 use super::DOCUMENT;
+use crate::front::http::dashboard::Part;
 use crate::front::http::group_requests::GroupVerb;
 use crate::front::http::route::Place;
 
 /// Every path that is described.
-const PATHS: [&str; 18] = [
+const PATHS: [&str; 20] = [
     "/topics",
     "/topics/{name}",
     "/topics/{name}/publish",
@@ -30,6 +31,8 @@ const PATHS: [&str; 18] = [
     "/health/ready",
     "/metrics",
     "/openapi.json",
+    "/dashboard",
+    "/dashboard/{file}",
 ];
 
 /// Where a place is described; a new kind of place has to be named here, and so in the description.
@@ -58,6 +61,8 @@ fn path_of(place: &Place) -> Option<&'static str> {
         Place::Ready => 15,
         Place::Metrics => 16,
         Place::OpenApi => 17,
+        Place::Dashboard(part) if *part == Part::page() => 18,
+        Place::Dashboard(_) => 19,
     };
     Some(PATHS[index])
 }
@@ -72,7 +77,7 @@ fn the_routes_and_their_methods_are_those_that_are_described() {
     let described: BTreeSet<&str> = document["paths"].as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!(described, BTreeSet::from(PATHS));
     for path in PATHS {
-        let target = path.replace("{name}", "payments").replace("{group}", "billing");
+        let target = path.replace("{name}", "payments").replace("{group}", "billing").replace("{file}", "page.mjs");
         let place = Place::find(&Target::parse(&target).unwrap()).unwrap();
         assert_eq!(path_of(&place), Some(path));
         let allowed = place.allow().split(", ").filter(|method| !matches!(*method, "HEAD" | "OPTIONS"));
