@@ -73,6 +73,7 @@ impl Sizes {
             tails_bytes_max: self.tails_max,
             checkpoint_bytes: self.checkpoint,
             image_weight_per_turn: self.image_weight,
+            forgets_damage: false,
         }
     }
 
