@@ -384,6 +384,9 @@ impl PartitionLog {
         self.stored_bytes = segments.iter().map(|segment| segment.record_bytes).sum();
         self.stored = segments.into();
         self.boundary = log_start.max(self.stored_end());
+        // Before damage was met, the records below were only in the log.
+        let stored_base = self.stored.front().map_or(log_start, |first| first.base);
+        self.lose(log_start, stored_base);
         let mut next = self.boundary;
         for batch in batches.filter(|batch| batch.end() > self.boundary).collect::<Vec<_>>() {
             self.lose(next, batch.base());

@@ -245,7 +245,10 @@ impl ShardOpener {
         let bytes_found = opened.used.iter().map(|segment| segment.bytes).sum();
         let writer = LogWriter::new(self.storage.log, opened, &mut log_outputs);
         let slots = SlotWriter::new(shard.id(), &self.slots, &mut slot_outputs);
-        let slots_valid = usize::from(self.slots.newer.is_some()) + usize::from(self.slots.older.is_some());
+        // Two checkpoints come at once where the slots do not say of doubt what counts from now on.
+        let was_in_doubt = self.was_in_doubt();
+        let valid = usize::from(self.slots.newer.is_some()) + usize::from(self.slots.older.is_some());
+        let slots_valid = if was_in_doubt == shard.is_in_doubt { valid } else { 0 };
         let mut log = ShardLog::new(self.storage, writer, slots, Checkpointing::new(slots_valid, bytes_found));
         self.drop_strangers(&shard, &mut log, &mut report);
         (log.log_outputs, log.slot_outputs) = (log_outputs, slot_outputs);
@@ -261,10 +264,14 @@ impl ShardOpener {
     /// Whether nobody knows what was deleted: because of what this start found, or an earlier one, whose checkpoint has moved on since.
     fn is_in_doubt(&self, report: &OpeningReport) -> bool {
         let is_damage = |finding: &Finding| !matches!(finding, Finding::Cut { .. });
-        let before = self.slots.newer.as_ref().is_some_and(|(_, content)| content.checkpoint.is_in_doubt);
+        let before = self.was_in_doubt();
         // What is lost for good is found again by each start.
         let is_noted = (before || !report.lost.is_empty()) && !self.storage.forgets_damage;
         is_noted || !report.outlived.is_empty() || report.findings.iter().any(is_damage)
+    }
+
+    fn was_in_doubt(&self) -> bool {
+        self.slots.newer.as_ref().is_some_and(|(_, content)| content.checkpoint.is_in_doubt)
     }
 
     /// A file that begins at the end of its partition's records, or behind, held some that are lost: their offsets were given.

@@ -158,7 +158,7 @@ fn forget_damage(folder: &Path, report: &OpeningReport) {
         }
         Ok(()) => tracing::info!(folder = %folder.display(), "the damage that earlier starts found is forgotten"),
         Err(error) => {
-            tracing::warn!(%error, "{} cannot be removed: remove it, or later damage is forgotten, too", path.display())
+            tracing::warn!(%error, "{} cannot be removed: remove it, or later damage is forgotten, too", path.display());
         }
     }
 }
