@@ -142,7 +142,7 @@ fn missing_slots_refuse_to_start_where_the_log_is_not_whole() {
 
 /// Gives a block of the log, or of a slot, a newer version and a right checksum.
 fn make_newer(file: &Bytes, length: usize) {
-    file.write(12, &2_u32.to_le_bytes());
+    file.write(12, &3_u32.to_le_bytes());
     let checksum = checksum(&file.text(12, length - 12).unwrap());
     file.write(8, &checksum.to_le_bytes());
 }
@@ -162,7 +162,7 @@ fn what_a_newer_program_wrote_is_refused_and_left_as_it_is() {
         let data = written.copy();
         let slot = Bytes::of(&data.marked(SLOT)[index]).unwrap();
         make_newer(&slot, slot.number(16, 8) as usize);
-        expect_refusal_that_changes_nothing(&data, &["slot", "version 2"]);
+        expect_refusal_that_changes_nothing(&data, &["slot", "version 3"]);
     }
     for index in 0..written.marked(LOG).len() {
         let data = written.copy();

@@ -39,6 +39,8 @@ pub struct StorageSettings {
     pub image_weight_per_turn: usize,
     /// Record batches that a checkpoint gives to topic segments at a time.
     pub store_batches_max: usize,
+    /// Somebody has looked at the damage that earlier starts found: what they kept because of it may go.
+    pub forgets_damage: bool,
 }
 
 impl StorageSettings {
@@ -55,6 +57,7 @@ impl StorageSettings {
             tails_bytes_max: TAILS_BYTES_MAX,
             image_weight_per_turn: IMAGE_WEIGHT_PER_TURN,
             store_batches_max: STORE_BATCHES_MAX,
+            forgets_damage: false,
         }
     }
 }
@@ -145,6 +148,12 @@ pub struct OpeningReport {
     pub lost: Vec<(TopicName, Offset, Offset)>,
     /// Topics of which this shard has partitions and the shard that decides about them has nothing, and whether they were removed.
     pub orphans: Vec<(TopicName, bool)>,
+    /// Topics of which an earlier life was found whose end is lost: it is out of service, the later one serves.
+    pub outlived: Vec<TopicName>,
+    /// This start or an earlier one found damage, so that nothing is removed that nobody knows of.
+    pub is_in_doubt: bool,
+    /// Topic segments that nobody knows of and that are kept because of that.
+    pub kept: Vec<TopicFile>,
 }
 
 /// Opens one shard.
@@ -229,6 +238,9 @@ impl ShardOpener {
     fn finish(&mut self, mut shard: Shard, opened: Opened) -> OpenedShard {
         let mut report = std::mem::take(&mut self.report);
         shard.replayed(std::mem::take(&mut self.replay), &self.storage, &self.topic_files, &mut report);
+        self.find_lost_ends(&shard, &mut report);
+        shard.is_in_doubt = self.is_in_doubt(&report);
+        report.is_in_doubt = shard.is_in_doubt;
         let (mut log_outputs, mut slot_outputs) = (Vec::new(), Vec::new());
         // Each start makes segments with numbers of their own before a group gives anything out.
         shard.next_epoch = shard.next_epoch.max(opened.next_number.0 << EPOCHS_PER_SEGMENT_BITS);
@@ -238,9 +250,12 @@ impl ShardOpener {
         let bytes_found = opened.used.iter().map(|segment| segment.bytes).sum();
         let writer = LogWriter::new(self.storage.log, opened, &mut log_outputs);
         let slots = SlotWriter::new(shard.id(), &self.slots, &mut slot_outputs);
-        let slots_valid = usize::from(self.slots.newer.is_some()) + usize::from(self.slots.older.is_some());
+        // Two checkpoints come at once where the slots do not say of doubt what counts from now on.
+        let was_in_doubt = self.was_in_doubt();
+        let valid = usize::from(self.slots.newer.is_some()) + usize::from(self.slots.older.is_some());
+        let slots_valid = if was_in_doubt == shard.is_in_doubt { valid } else { 0 };
         let mut log = ShardLog::new(self.storage, writer, slots, Checkpointing::new(slots_valid, bytes_found));
-        self.drop_strangers(&shard, &mut log, &report);
+        self.drop_strangers(&shard, &mut log, &mut report);
         (log.log_outputs, log.slot_outputs) = (log_outputs, slot_outputs);
         shard.log = Some(Box::new(log));
         let mut effects = Vec::new();
@@ -251,16 +266,40 @@ impl ShardOpener {
 }
 
 impl ShardOpener {
+    /// Whether nobody knows what was deleted: because of what this start found, or an earlier one, whose checkpoint has moved on since.
+    fn is_in_doubt(&self, report: &OpeningReport) -> bool {
+        let is_damage = |finding: &Finding| !matches!(finding, Finding::Cut { .. });
+        let before = self.was_in_doubt();
+        // What is lost for good is found again by each start.
+        let is_noted = (before || !report.lost.is_empty()) && !self.storage.forgets_damage;
+        is_noted || !report.outlived.is_empty() || report.findings.iter().any(is_damage)
+    }
+
+    fn was_in_doubt(&self) -> bool {
+        self.slots.newer.as_ref().is_some_and(|(_, content)| content.checkpoint.is_in_doubt)
+    }
+
+    /// A file that begins at the end of its partition's records, or behind, held some that are lost: their offsets were given.
+    fn find_lost_ends(&self, shard: &Shard, report: &mut OpeningReport) {
+        for file in &self.topic_files {
+            let Some(topic) = shard.partitions.get(&file.partition) else { continue };
+            let end = topic.log.high_water().offset();
+            if file.base >= end {
+                let (awaited, found) = (Some(end), file.base);
+                report.findings.push(Finding::Quarantined { partition: file.partition, awaited, found });
+            }
+        }
+    }
+
     /// Files that no slot names: those of topics that are gone go at once, those that a checkpoint left which came to no end go when
     /// no slot can name them. Where something is damaged nobody knows what is gone, and nothing goes.
-    fn drop_strangers(&self, shard: &Shard, log: &mut ShardLog, report: &OpeningReport) {
-        let is_whole = report.findings.iter().all(|finding| matches!(finding, Finding::Cut { .. }));
+    fn drop_strangers(&self, shard: &Shard, log: &mut ShardLog, report: &mut OpeningReport) {
         for file in &self.topic_files {
             match shard.partitions.get(&file.partition) {
                 Some(topic) if topic.log.has_segment(file.base) => {}
+                _ if report.is_in_doubt => report.kept.push(*file),
                 Some(_) => log.checkpointing.drop_found(std::iter::once(*file)),
-                None if is_whole => log.checkpointing.unlinks.push(*file),
-                None => {}
+                None => log.checkpointing.unlinks.push(*file),
             }
         }
         for (_, topic) in shard.partitions_in_order() {

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use hashbrown::HashMap;
 use ringmain_model::limit::ORDER_RETRY_MS;
 use ringmain_model::{Incarnation, PartitionRef, Refusal, RefusalKind, ShardId, TopicConfig, TopicName};
-use ringmain_wal::{Entry, Finding, TopicChanged, TopicCreated};
+use ringmain_wal::{Entry, TopicChanged, TopicCreated};
 
 use crate::command::{Effect, Now, Origin, Reply};
 use crate::opening::OpenedShard;
@@ -309,8 +309,7 @@ pub fn reconcile(shards: &mut [OpenedShard]) {
         living.extend(several.map(|(partition, topic)| (partition.incarnation, topic.config.clone())));
     }
     // Where something is damaged nobody knows what is gone, and nothing goes.
-    let is_cut = |finding: &Finding| matches!(finding, Finding::Cut { .. });
-    let is_whole = shards.iter().all(|opened| opened.report.findings.iter().all(is_cut));
+    let is_whole = shards.iter().all(|opened| !opened.report.is_in_doubt);
     for opened in shards.iter_mut() {
         opened.reconcile(&living, is_whole);
     }

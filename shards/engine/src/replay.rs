@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashMap;
-use ringmain_model::{GroupName, Offset, PartitionRef};
+use ringmain_model::{GroupName, Incarnation, Offset, PartitionRef};
 use ringmain_wal::{
     Checkpoint, ClockAnchor, Entry, Finding, GroupProgress, KnownMessage, KnownMessages, LogMarks, PartitionAges,
     RecordBatch, TopicFile, TopicSegment,
@@ -30,6 +30,8 @@ pub(crate) struct Replay {
     /// Up to where a partition's records must have come, by what was logged of its groups, even of those that are gone.
     proven: HashMap<PartitionRef, Offset>,
     entries: u64,
+    /// Which entry of the log a topic's life began with.
+    births: HashMap<Incarnation, u64>,
     epoch_max: Option<u64>,
 }
 
@@ -67,6 +69,7 @@ impl Shard {
             Entry::TopicCreated(topic) => {
                 // One that the checkpoint knew keeps what it has, but a life of the same name that ended before may have taken the
                 // name meanwhile.
+                replay.births.insert(topic.incarnation, replay.entries);
                 self.insert_topic(&topic);
             }
             Entry::TopicChanged(change) => {
@@ -107,6 +110,35 @@ impl Shard {
         }
     }
 
+    /// A name is given again only after the topic's end was in the log. Where damage took that entry, several lives of one name are
+    /// found: the last one has the name, those before have ended.
+    fn end_outlived(&mut self, replay: &mut Replay, report: &mut OpeningReport) {
+        let firsts = self.partitions_in_order().into_iter().filter(|(partition, _)| partition.partition == 0);
+        let lives: Vec<_> =
+            firsts.map(|(first, topic)| (first.incarnation, topic.created_us, topic.name.clone())).collect();
+        self.names.clear();
+        let mut created: HashMap<Incarnation, i64> = HashMap::new();
+        for (incarnation, created_us, name) in lives {
+            created.insert(incarnation, created_us);
+            let Some(other) = self.names.insert(name.clone(), incarnation) else { continue };
+            let births = (replay.births.get(&other), replay.births.get(&incarnation));
+            let is_older = match births {
+                (Some(other), Some(this)) => this < other,
+                // A checkpoint may be ahead of the log, so that being in it says nothing.
+                _ => (created_us, births.1) < (created.get(&other).copied().unwrap_or(i64::MIN), births.0),
+            };
+            let ended = if is_older { incarnation } else { other };
+            if is_older {
+                self.names.insert(name.clone(), other);
+            }
+            for partition in self.partitions_of(ended) {
+                self.partitions.remove(&partition);
+                replay.records.remove(&partition);
+            }
+            report.outlived.push(name);
+        }
+    }
+
     /// Remembers the messages that had names, in the order in which they came.
     fn restore_ids(&mut self, replay: &Replay) {
         let mut known: Vec<_> = replay
@@ -138,6 +170,7 @@ impl Shard {
         files: &BTreeSet<TopicFile>,
         report: &mut OpeningReport,
     ) {
+        self.end_outlived(&mut replay, report);
         self.restore_ids(&replay);
         let order: Vec<_> = self.partitions_in_order().into_iter().map(|(partition, _)| partition).collect();
         for partition in order {

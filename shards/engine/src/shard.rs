@@ -76,6 +76,8 @@ pub struct Shard {
     /// The next epoch of any group: none of the shard is used twice, so that what was got from a group that is gone counts for
     /// nothing in one of the same name.
     pub(crate) next_epoch: u64,
+    /// A start found damage, this one or an earlier one: what nobody knows of is kept.
+    pub(crate) is_in_doubt: bool,
 }
 
 impl Shard {
@@ -101,6 +103,7 @@ impl Shard {
             announcements: HashMap::new(),
             next_change: 0,
             next_epoch: 0,
+            is_in_doubt: false,
         }
     }
 

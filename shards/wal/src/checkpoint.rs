@@ -12,7 +12,10 @@ use crate::position::{BLOCK_BYTES, LogPosition, SegmentNumber, Sequence, whole_b
 use crate::topic::PartitionSegments;
 
 const MAGIC: &[u8; 8] = b"RMSLOT\0\0";
-const SLOT_VERSION: u32 = 1;
+/// What this program reads. A checkpoint without flags is written as version 1, which has none.
+const SLOT_VERSION: u32 = 2;
+const VERSION_WITHOUT_FLAGS: u32 = 1;
+const FLAG_IN_DOUBT: u16 = 1;
 const FIXED_BYTES: usize = 72;
 /// Segments of one partition in one entry; a longer list takes several, so that an entry's length stays within 32 bits.
 const SEGMENTS_PER_ENTRY: usize = 4096;
@@ -24,6 +27,9 @@ pub struct Checkpoint {
     pub position: LogPosition,
     /// Segments that damage touched: they are set aside, never recycled.
     pub held: Vec<SegmentNumber>,
+    /// A start found damage, so that nobody knows what was deleted: what a start does not know, it keeps. Goes from checkpoint to
+    /// checkpoint until somebody says that the damage was seen.
+    pub is_in_doubt: bool,
     /// Topics, each with its settings.
     pub topics: Vec<TopicCreated>,
     /// Start and end of each partition's log.
@@ -49,6 +55,7 @@ impl Checkpoint {
         Self {
             position,
             held: Vec::new(),
+            is_in_doubt: false,
             topics: Vec::new(),
             marks: Vec::new(),
             groups: Vec::new(),
@@ -105,11 +112,13 @@ pub fn encode_slot(shard: ShardId, sequence: u64, checkpoint: &Checkpoint) -> Ve
     let mut out = Vec::with_capacity(FIXED_BYTES + 8 * checkpoint.held.len() + 128 * count);
     out.extend_from_slice(MAGIC);
     out.extend_from_slice(&[0; 4]);
-    out.extend_from_slice(&SLOT_VERSION.to_le_bytes());
+    let flags = if checkpoint.is_in_doubt { FLAG_IN_DOUBT } else { 0 };
+    let version = if flags == 0 { VERSION_WITHOUT_FLAGS } else { SLOT_VERSION };
+    out.extend_from_slice(&version.to_le_bytes());
     out.extend_from_slice(&[0; 8]);
     out.extend_from_slice(&sequence.to_le_bytes());
     out.extend_from_slice(&shard.0.to_le_bytes());
-    out.extend_from_slice(&[0; 2]);
+    out.extend_from_slice(&flags.to_le_bytes());
     out.extend_from_slice(&position.previous_checksum.to_le_bytes());
     out.extend_from_slice(&position.segment.0.to_le_bytes());
     out.extend_from_slice(&position.position.to_le_bytes());
@@ -158,23 +167,28 @@ pub fn decode_slot(shard: ShardId, file: &Bytes) -> Result<SlotContent, SlotDama
     if crc32c::crc32c(slot) != checksum {
         return Err(damaged);
     }
-    if version != SLOT_VERSION {
+    if !(VERSION_WITHOUT_FLAGS..=SLOT_VERSION).contains(&version) {
         return Err(SlotDamage::Newer(version));
     }
     let slot = file.slice(..length);
-    read_slot(shard, &slot)?.ok_or(damaged)
+    read_slot(shard, version, &slot)?.ok_or(damaged)
 }
 
 /// `Ok(None)` means that the content cannot be.
-fn read_slot(shard: ShardId, slot: &Bytes) -> Result<Option<SlotContent>, SlotDamage> {
+fn read_slot(shard: ShardId, version: u32, slot: &Bytes) -> Result<Option<SlotContent>, SlotDamage> {
     let Some(head) = slot.get(24..FIXED_BYTES) else { return Ok(None) };
     let mut fields = Fields::of(head);
-    let Some((sequence, owner, position, held_count, count)) = read_head(&mut fields) else { return Ok(None) };
+    let Some(head) = read_head(&mut fields) else { return Ok(None) };
+    let Head { sequence, owner, flags, position, held_count, count } = head;
+    // In one form alone: what says nothing more is version 1.
+    if (version == VERSION_WITHOUT_FLAGS) != (flags == 0) || flags & !FLAG_IN_DOUBT != 0 {
+        return Ok(None);
+    }
     if owner != shard {
         return Err(SlotDamage::Foreign(owner));
     }
     let mut fields = Fields::of(&slot[FIXED_BYTES..]);
-    let mut checkpoint = Checkpoint::at(position);
+    let mut checkpoint = Checkpoint { is_in_doubt: flags & FLAG_IN_DOUBT != 0, ..Checkpoint::at(position) };
     for _ in 0..held_count {
         let Some(number) = fields.u64() else { return Ok(None) };
         checkpoint.held.push(SegmentNumber(number));
@@ -222,15 +236,26 @@ fn add_segments(lists: &mut Vec<PartitionSegments>, next: PartitionSegments) -> 
     is_full && goes_on
 }
 
-fn read_head(fields: &mut Fields<'_>) -> Option<(u64, ShardId, LogPosition, u32, u32)> {
+/// The envelope of a slot behind its checksum, version and length.
+struct Head {
+    sequence: u64,
+    owner: ShardId,
+    flags: u16,
+    position: LogPosition,
+    held_count: u32,
+    count: u32,
+}
+
+fn read_head(fields: &mut Fields<'_>) -> Option<Head> {
     let sequence = fields.u64()?;
     let owner = ShardId(fields.u16()?);
-    fields.zeros(2)?;
+    let flags = fields.u16()?;
     let previous_checksum = fields.u32()?;
     let segment = SegmentNumber(fields.u64()?);
     let position = fields.u64().filter(|position| position.is_multiple_of(BLOCK_BYTES))?;
     let next = Sequence(fields.u64()?);
-    Some((sequence, owner, LogPosition { segment, position, next, previous_checksum }, fields.u32()?, fields.u32()?))
+    let position = LogPosition { segment, position, next, previous_checksum };
+    Some(Head { sequence, owner, flags, position, held_count: fields.u32()?, count: fields.u32()? })
 }
 
 /// What a start makes of the two slots.

@@ -23,6 +23,8 @@ pub(super) struct SlotView {
     pub(super) next_sequence: u64,
     pub(super) previous_checksum: u32,
     pub(super) held_segments: Vec<u64>,
+    /// A start found damage, and nobody has said that it was seen.
+    pub(super) in_doubt: bool,
     pub(super) topic_count: usize,
     pub(super) marks_count: usize,
     pub(super) group_count: usize,
@@ -74,6 +76,7 @@ fn of(shard: ShardId, content: &SlotContent, is_verbose: bool) -> SlotView {
         next_sequence: checkpoint.position.next.0,
         previous_checksum: checkpoint.position.previous_checksum,
         held_segments: checkpoint.held.iter().map(|number| number.0).collect(),
+        in_doubt: checkpoint.is_in_doubt,
         topic_count: checkpoint.topics.len(),
         marks_count: checkpoint.marks.len(),
         group_count: checkpoint.groups.len(),
@@ -92,6 +95,13 @@ impl SlotView {
         } else {
             let held: Vec<String> = self.held_segments.iter().map(u64::to_string).collect();
             writeln!(out, "  held        segments {}, which damage touched", held.join(", "))?;
+        }
+        if self.in_doubt {
+            writeln!(
+                out,
+                "  IN DOUBT    a start found damage: no start removes what it does not know, until a file `damage-seen` in this folder says \
+                 that somebody has looked"
+            )?;
         }
         let Self { topic_count, marks_count, group_count, topic_segment_count: files, .. } = self;
         writeln!(

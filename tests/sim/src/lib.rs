@@ -10,6 +10,9 @@
 //! acknowledged messages are not given out again and progress is never ahead; a poisoned shard reads and refuses to write; in the
 //! end, on a good disk, everything is answered, everything admitted is durable, and every topic takes messages again.
 //!
+//! Runs of [`Plan::DAMAGED`] end with damage to one shard's files, and what is checked then is weaker: no panic, no changed or moved record,
+//! nothing missing that is not told of, all that damage cannot have touched is served, and no start deletes what an earlier one kept.
+//!
 //! `cargo test -p ringmain-sim` runs the seeds of every build. For long runs by hand:
 //!
 //! ```text
@@ -28,6 +31,7 @@
 mod chance;
 mod disk;
 pub mod model;
+mod plain;
 mod run;
 mod sabotage;
 mod trace;
@@ -35,6 +39,7 @@ mod world;
 
 pub use chance::Chance;
 pub use disk::{Disk, SECTOR_BYTES};
+pub use plain::{NotOpened, Plain};
 pub use run::{Failed, first_failure, run_all, run_one, setting};
 pub use sabotage::Sabotage;
 pub use trace::Trace;

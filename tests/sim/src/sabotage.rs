@@ -30,6 +30,8 @@ pub enum Sabotage {
     UnlinkForgotten,
     /// A start does not compare the shards: parts of topics that were never made or have ended stay, and settings differ.
     OrphansKept,
+    /// Checkpoints do not carry on that a start found damage.
+    DoubtForgotten,
 }
 
 impl Sabotage {
@@ -111,6 +113,16 @@ fn batches(disk: &Disk) -> Vec<Found> {
         }
     }
     found
+}
+
+/// The last whole batch of the log that stands where it says: its segment's number, its block and its sequence.
+pub(crate) fn last_batch(disk: &Disk) -> Option<(SegmentNumber, usize, u64)> {
+    let stands = |one: &Found| {
+        number(&one.bytes, 32) == Some(one.segment.0)
+            && word(&one.bytes, 40) == Some((one.position as u64 / BLOCK_BYTES) as u32)
+    };
+    let found = batches(disk).into_iter().filter(stands).max_by_key(|one| one.sequence)?;
+    Some((found.segment, found.position, found.sequence))
 }
 
 /// Behind the last batch of the log an older one is made to chain to it. Says whether there was room and an older one.

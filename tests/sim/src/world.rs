@@ -1,6 +1,7 @@
 //! The simulated shards: their disks, the clock, what clients ask, and one process after another.
 
 mod commands;
+mod damage;
 mod files;
 mod group_commands;
 mod letters;
@@ -188,6 +189,9 @@ impl World {
         }
         if !self.plan.has_crashes {
             return Ok(());
+        }
+        if self.plan.damages_files {
+            return self.suffer_damage();
         }
         // The last process has a good disk with room: everything goes on by itself and ends durable.
         self.draw_failures();

@@ -7,7 +7,11 @@ use ringmain_sim::{Plan, Sabotage, first_failure};
 const SEEDS: u64 = 1000;
 
 fn finds(sabotage: Sabotage) {
-    let found = first_failure(0..SEEDS, Plan { sabotage: Some(sabotage), ..Plan::ALL });
+    finds_in(Plan { sabotage: Some(sabotage), ..Plan::ALL }, sabotage);
+}
+
+fn finds_in(plan: Plan, sabotage: Sabotage) {
+    let found = first_failure(0..SEEDS, plan);
     let found = found.unwrap_or_else(|| panic!("the simulation does not see {sabotage:?}"));
     println!("{sabotage:?}: seed {}: {}", found.seed, found.fault);
 }
@@ -60,4 +64,10 @@ fn it_finds_partitions_that_are_left_of_a_half_done_create_or_delete() {
 #[test]
 fn it_finds_files_of_a_deleted_topic_that_are_never_unlinked() {
     finds(Sabotage::UnlinkForgotten);
+}
+
+#[test]
+fn it_finds_that_a_later_start_deletes_what_an_earlier_one_kept_for_damage() {
+    let sabotage = Sabotage::DoubtForgotten;
+    finds_in(Plan { sabotage: Some(sabotage), ..Plan::DAMAGED }, sabotage);
 }

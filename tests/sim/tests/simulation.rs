@@ -62,6 +62,17 @@ fn memory_topics_go_with_the_process_and_nothing_else_does() {
 }
 
 #[test]
+fn after_damage_nothing_is_changed_and_what_is_missing_is_told() {
+    let sums = all_seeds(Plan::DAMAGED, 1500);
+    println!("{sums:?}");
+    if sums.runs < 1000 {
+        return;
+    }
+    let counts = [sums.damages, sums.damage_refused, sums.damage_told, sums.damage_kept, sums.damage_gaps];
+    assert!(counts.iter().all(|count| *count > 0), "{sums:?}");
+}
+
+#[test]
 fn one_seed_is_one_run() {
     for seed in 0..20 {
         let lines = 200_000;

@@ -22,6 +22,9 @@ use super::directory::DataDirectory;
 use super::names::{parse, parse_folder, text_of};
 use crate::start::StartError;
 
+/// By a file of this name in a shard's folder an operator says that the damage was seen which earlier starts found.
+const DAMAGE_SEEN: &str = "damage-seen";
+
 /// The shards of a directory, by number, and how long it took.
 #[derive(Debug)]
 pub(crate) struct Opening {
@@ -81,6 +84,7 @@ fn open_shard(
     let mut storage = StorageSettings {
         topic_segment_bytes: config.topic_segment_bytes,
         topic_segments_max: config.topic_segments_max,
+        forgets_damage: folder.join(DAMAGE_SEEN).exists(),
         ..StorageSettings::new(shard, epoch)
     };
     // A message of the largest size, and as much again, has room in each segment.
@@ -98,6 +102,9 @@ fn open_shard(
                 OpeningOutput::Do { operation, effect } => doing.push_back((operation, effect)),
                 OpeningOutput::Opened(mut opened) => {
                     make_ready(&mut opened, &mut performer);
+                    if storage.forgets_damage {
+                        forget_damage(folder, &opened.report);
+                    }
                     return Ok(*opened);
                 }
                 OpeningOutput::Refused(reason) => return Err(refused(log_refused(reason, folder))),
@@ -140,6 +147,20 @@ fn path_of(file: FileName, folder: &Path) -> String {
     folder.join(text_of(file)).display().to_string()
 }
 
+/// Takes the operator's word away, so that it does not hold for damage that comes later.
+fn forget_damage(folder: &Path, report: &OpeningReport) {
+    let path = folder.join(DAMAGE_SEEN);
+    match fs::remove_file(&path) {
+        Ok(()) if report.is_in_doubt => {
+            tracing::warn!(folder = %folder.display(), "{DAMAGE_SEEN} was there, but this start has found damage of its own");
+        }
+        Ok(()) => tracing::info!(folder = %folder.display(), "the damage that earlier starts found is forgotten"),
+        Err(error) => {
+            tracing::warn!(%error, "{} cannot be removed: remove it, or later damage is forgotten, too", path.display());
+        }
+    }
+}
+
 /// Carries out what a shard does first, so that it has room for what is published from the first request on. What is left after
 /// a while is left to its core.
 fn make_ready(opened: &mut OpenedShard, performer: &mut BlockingFolder) {
@@ -169,6 +190,7 @@ fn list(folder: &Path) -> io::Result<Vec<(FileName, u64)>> {
         let facts = entry.metadata()?;
         match entry.file_name().to_str().and_then(parse).filter(|_| facts.is_file()) {
             Some(file) => files.push((file, facts.len())),
+            None if entry.file_name() == DAMAGE_SEEN => {}
             None => foreign.push(entry.file_name().to_string_lossy().into_owned()),
         }
     }
@@ -247,6 +269,7 @@ pub(crate) fn tell(directory: &DataDirectory, opening: &Opening) {
                 "records are lost: readers are told of a gap"
             );
         }
+        tell_of_doubt(id, &folder, report);
         for (topic, is_removed) in &report.orphans {
             let topic = topic.as_str();
             if *is_removed {
@@ -274,6 +297,28 @@ pub(crate) fn tell(directory: &DataDirectory, opening: &Opening) {
         took_ms = u64::try_from(opening.took.as_millis()).unwrap_or(u64::MAX),
         "opened the data directory"
     );
+}
+
+/// What is kept because nobody knows what was deleted.
+fn tell_of_doubt(id: ShardId, folder: &Path, report: &OpeningReport) {
+    for topic in &report.outlived {
+        tracing::warn!(
+            shard = id.0,
+            topic = topic.as_str(),
+            "two lives of this topic were found: the entry that ended the older one is lost; the newer one serves, the older one is out of service, and its files are kept in {}",
+            folder.display()
+        );
+    }
+    if report.is_in_doubt {
+        let example = report.kept.first().map(|file| path_of(FileName::Topic(*file), folder));
+        tracing::warn!(
+            shard = id.0,
+            kept = report.kept.len(),
+            example,
+            "this start or an earlier one found damage, so nothing is removed that no checkpoint names: look at it with `ringmain inspect`, and when nothing of it is wanted any more, make an empty file {} and start again",
+            folder.join(DAMAGE_SEEN).display()
+        );
+    }
 }
 
 /// A finding as a sentence that names the file.

@@ -1,4 +1,4 @@
-//! Golden files: the bytes of version 1 may not change, and every later version reads them.
+//! Golden files: the bytes of a version may not change, and every later version reads them.
 
 use bytes::Bytes;
 use ringmain_model::{Offset, TopicName};
@@ -11,6 +11,7 @@ use crate::stage::{Log, SHARD, bare_checkpoint, created, open, partition, progre
 
 const SEGMENT: &[u8] = include_bytes!("../data/log-segment-v1.bin");
 const SLOT: &[u8] = include_bytes!("../data/checkpoint-slot-v1.bin");
+const SLOT_IN_DOUBT: &[u8] = include_bytes!("../data/checkpoint-slot-v2.bin");
 
 /// Every kind of entry that a log holds, in two batches.
 fn script() -> Vec<Vec<Entry>> {
@@ -65,4 +66,12 @@ fn the_golden_slot_is_written_and_read_for_ever() {
     assert_eq!(encode_slot(SHARD, 41, &checkpoint()), SLOT, "the bytes of version 1 may not change");
     let content = decode_slot(SHARD, &Bytes::from_static(SLOT)).unwrap();
     assert_eq!((content.sequence, content.checkpoint), (41, checkpoint()));
+}
+
+#[test]
+fn the_golden_slot_of_version_2_is_written_and_read_for_ever() {
+    let doubtful = Checkpoint { is_in_doubt: true, ..checkpoint() };
+    assert_eq!(encode_slot(SHARD, 42, &doubtful), SLOT_IN_DOUBT, "the bytes of version 2 may not change");
+    let content = decode_slot(SHARD, &Bytes::from_static(SLOT_IN_DOUBT)).unwrap();
+    assert_eq!((content.sequence, content.checkpoint), (42, doubtful));
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use ringmain_model::{Offset, ShardId};
 use ringmain_wal::{
     BLOCK_BYTES, Checkpoint, Completion, Effect, Entry, Failure, FileName, LogMarks, LogPosition, SegmentNumber,
-    Sequence, SlotName, SlotOutput, SlotWriter, Slots, SlotsRefused, choose_slot, decode_slot, encode_slot,
+    Sequence, SlotDamage, SlotName, SlotOutput, SlotWriter, Slots, SlotsRefused, choose_slot, decode_slot, encode_slot,
 };
 
 use crate::disk::Disk;
@@ -131,7 +131,7 @@ fn two_damaged_slots_another_shard_or_a_newer_version_are_refused() {
     let (mut disk, _) = disk_with(2);
     let newer = disk.whole(FileName::Slot(SlotName::A)).map(|slot| {
         let mut slot = slot.to_vec();
-        slot[12] = 2;
+        slot[12] = 3;
         let length = u64::from_le_bytes(slot[16..24].try_into().unwrap()) as usize;
         let checksum = crc32c::crc32c(&slot[12..length]);
         slot[8..12].copy_from_slice(&checksum.to_le_bytes());
@@ -163,6 +163,24 @@ fn a_second_slot_that_is_damaged_proves_that_the_first_was_finished() {
     assert_eq!(read(&disk), Err(SlotsRefused::FirstMissing));
     disk.damage(FileName::Slot(SlotName::B), Vec::clear);
     assert_eq!(read(&disk), Err(SlotsRefused::FirstMissing));
+}
+
+#[test]
+fn doubt_is_told_by_a_flag_of_version_2_and_without_it_version_1_is_written() {
+    let doubtful = Checkpoint { is_in_doubt: true, ..checkpoint(3) };
+    let mut slot = encode_slot(SHARD, 7, &doubtful);
+    assert_eq!((slot[12], slot[34]), (2, 1));
+    assert_eq!(decode_slot(SHARD, &Bytes::from(slot.clone())).unwrap().checkpoint, doubtful);
+    let plain = encode_slot(SHARD, 7, &checkpoint(3));
+    assert_eq!((plain[12], plain[34]), (1, 0));
+    // A flag that version 1 does not have, version 2 without one, and one that nobody knows.
+    for (version, flags) in [(1, 1), (2, 0), (2, 2), (2, 3)] {
+        (slot[12], slot[34]) = (version, flags);
+        let length = u64::from_le_bytes(slot[16..24].try_into().unwrap()) as usize;
+        let checksum = crc32c::crc32c(&slot[12..length]);
+        slot[8..12].copy_from_slice(&checksum.to_le_bytes());
+        assert_eq!(decode_slot(SHARD, &Bytes::from(slot.clone())), Err(SlotDamage::Damaged));
+    }
 }
 
 #[test]

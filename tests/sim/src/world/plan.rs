@@ -13,14 +13,24 @@ pub struct Plan {
     pub has_failures: bool,
     /// One of two valid checkpoint slots is damaged now and then.
     pub damages_slots: bool,
+    /// A run ends with damage to files of any kind and several starts after it, under a weaker promise.
+    pub damages_files: bool,
     /// A fault put in on purpose.
     pub sabotage: Option<Sabotage>,
 }
 
 impl Plan {
     /// Everything that a correct shard must bear.
-    pub const ALL: Self =
-        Self { has_wal: true, has_crashes: true, has_failures: true, damages_slots: true, sabotage: None };
+    pub const ALL: Self = Self {
+        has_wal: true,
+        has_crashes: true,
+        has_failures: true,
+        damages_slots: true,
+        damages_files: false,
+        sabotage: None,
+    };
+    /// The same, and then a disk that lies.
+    pub const DAMAGED: Self = Self { damages_files: true, ..Self::ALL };
 }
 
 /// What happened in runs.
@@ -82,6 +92,16 @@ pub struct Sums {
     pub orders: u64,
     /// Topics of which a start found parts that were never made or had ended.
     pub orphans: u64,
+    /// Files changed or lost on purpose, slots before the end of a run excepted.
+    pub damages: u64,
+    /// Starts after damage that refused.
+    pub damage_refused: u64,
+    /// Starts after damage that were in doubt.
+    pub damage_told: u64,
+    /// Files that starts kept because of damage.
+    pub damage_kept: u64,
+    /// Gaps that readers saw after damage.
+    pub damage_gaps: u64,
 }
 
 impl Sums {
@@ -93,7 +113,7 @@ impl Sums {
         }
     }
 
-    fn numbers(&mut self) -> [&mut u64; 28] {
+    fn numbers(&mut self) -> [&mut u64; 33] {
         [
             &mut self.runs,
             &mut self.steps,
@@ -123,6 +143,11 @@ impl Sums {
             &mut self.changes,
             &mut self.orders,
             &mut self.orphans,
+            &mut self.damages,
+            &mut self.damage_refused,
+            &mut self.damage_told,
+            &mut self.damage_kept,
+            &mut self.damage_gaps,
         ]
     }
 }

@@ -74,6 +74,7 @@ impl Sizes {
             checkpoint_bytes: self.checkpoint,
             image_weight_per_turn: self.image_weight,
             store_batches_max: self.image_weight.div_ceil(10),
+            forgets_damage: false,
         }
     }
 
