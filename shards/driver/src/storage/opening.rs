@@ -249,39 +249,8 @@ pub(crate) fn tell(directory: &DataDirectory, opening: &Opening) {
             entries = report.entries,
             "opened a shard"
         );
-        for (topic, file, from, end) in &report.missing {
-            let path = folder.join(text_of(FileName::Topic(*file)));
-            tracing::error!(
-                shard = id.0,
-                topic = topic.as_str(),
-                from = from.0,
-                end = end.0,
-                "{} is missing: readers are told of a gap; put it back from a copy if there is one and start again",
-                path.display()
-            );
-        }
-        for (topic, from, end) in &report.lost {
-            tracing::error!(
-                shard = id.0,
-                topic = topic.as_str(),
-                from = from.0,
-                end = end.0,
-                "records are lost: readers are told of a gap"
-            );
-        }
+        tell_of_losses(id, &folder, report);
         tell_of_doubt(id, &folder, report);
-        for (topic, is_removed) in &report.orphans {
-            let topic = topic.as_str();
-            if *is_removed {
-                tracing::info!(shard = id.0, topic, "removed partitions of a topic that was being made or deleted");
-            } else {
-                tracing::warn!(
-                    shard = id.0,
-                    topic,
-                    "partitions of a topic that its own shard does not know are left out of service, and kept because something is damaged: put the damaged files back from a copy if there is one and start again"
-                );
-            }
-        }
         all.topics += report.topics;
         all.records += report.records;
         all.groups += report.groups;
@@ -297,6 +266,42 @@ pub(crate) fn tell(directory: &DataDirectory, opening: &Opening) {
         took_ms = u64::try_from(opening.took.as_millis()).unwrap_or(u64::MAX),
         "opened the data directory"
     );
+}
+
+/// What is lost, and parts of topics that belong to none.
+fn tell_of_losses(id: ShardId, folder: &Path, report: &OpeningReport) {
+    for (topic, file, from, end) in &report.missing {
+        let path = folder.join(text_of(FileName::Topic(*file)));
+        tracing::error!(
+            shard = id.0,
+            topic = topic.as_str(),
+            from = from.0,
+            end = end.0,
+            "{} is missing: readers are told of a gap; put it back from a copy if there is one and start again",
+            path.display()
+        );
+    }
+    for (topic, from, end) in &report.lost {
+        tracing::error!(
+            shard = id.0,
+            topic = topic.as_str(),
+            from = from.0,
+            end = end.0,
+            "records are lost: readers are told of a gap"
+        );
+    }
+    for (topic, is_removed) in &report.orphans {
+        let topic = topic.as_str();
+        if *is_removed {
+            tracing::info!(shard = id.0, topic, "removed partitions of a topic that was being made or deleted");
+        } else {
+            tracing::warn!(
+                shard = id.0,
+                topic,
+                "partitions of a topic that its own shard does not know are left out of service, and kept because something is damaged: put the damaged files back from a copy if there is one and start again"
+            );
+        }
+    }
 }
 
 /// What is kept because nobody knows what was deleted.
