@@ -102,7 +102,7 @@ fn expect_served(plain: &mut Plain, life: u64, text: &str) {
 
 /// The whole batch in a block of the first segment is lost.
 fn lose_batch(disk: &mut Disk, number: usize) {
-    let at = number * BLOCK_BYTES as usize;
+    let at = number * usize::try_from(BLOCK_BYTES).unwrap();
     disk.damage(FIRST, |content| content[at + 70] ^= 1);
 }
 

@@ -232,14 +232,7 @@ pub(crate) fn tell(directory: &DataDirectory, opening: &Opening) {
             tracing::warn!(shard = id.0, "{sentence}");
         }
         if let Some(slot) = report.damaged_slot {
-            let path = path_of(FileName::Slot(slot), &folder);
-            let sentence = match report.checkpoint {
-                Some(_) => format!("{path} is damaged: the other checkpoint was used, this one will be written anew"),
-                None => format!(
-                    "{path} is damaged or was never finished, and there is no other checkpoint: the whole log is there and was read \
-                     from its first batch on, and this one will be written anew"
-                ),
-            };
+            let sentence = damaged_slot(slot, report, &folder);
             tracing::warn!(shard = id.0, "{sentence}");
         }
         tracing::debug!(
@@ -299,6 +292,17 @@ pub(crate) fn tell(directory: &DataDirectory, opening: &Opening) {
         took_ms = u64::try_from(opening.took.as_millis()).unwrap_or(u64::MAX),
         "opened the data directory"
     );
+}
+
+fn damaged_slot(slot: SlotName, report: &OpeningReport, folder: &Path) -> String {
+    let path = path_of(FileName::Slot(slot), folder);
+    match report.checkpoint {
+        Some(_) => format!("{path} is damaged: the other checkpoint was used, this one will be written anew"),
+        None => format!(
+            "{path} is damaged or was never finished, and there is no other checkpoint: the whole log is there and was read from its \
+             first batch on, and this one will be written anew"
+        ),
+    }
 }
 
 /// What is kept because nobody knows what was deleted.
