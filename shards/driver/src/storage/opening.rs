@@ -230,14 +230,7 @@ pub(crate) fn tell(directory: &DataDirectory, opening: &Opening) {
             tracing::warn!(shard = id.0, "{sentence}");
         }
         if let Some(slot) = report.damaged_slot {
-            let path = path_of(FileName::Slot(slot), &folder);
-            let sentence = match report.checkpoint {
-                Some(_) => format!("{path} is damaged: the other checkpoint was used, this one will be written anew"),
-                None => format!(
-                    "{path} is damaged or was never finished, and there is no other checkpoint: the whole log is there and was read \
-                     from its first batch on, and this one will be written anew"
-                ),
-            };
+            let sentence = damaged_slot(slot, report, &folder);
             tracing::warn!(shard = id.0, "{sentence}");
         }
         tracing::debug!(
@@ -301,6 +294,17 @@ fn tell_of_losses(id: ShardId, folder: &Path, report: &OpeningReport) {
                 "partitions of a topic that its own shard does not know are left out of service, and kept because something is damaged: put the damaged files back from a copy if there is one and start again"
             );
         }
+    }
+}
+
+fn damaged_slot(slot: SlotName, report: &OpeningReport, folder: &Path) -> String {
+    let path = path_of(FileName::Slot(slot), folder);
+    match report.checkpoint {
+        Some(_) => format!("{path} is damaged: the other checkpoint was used, this one will be written anew"),
+        None => format!(
+            "{path} is damaged or was never finished, and there is no other checkpoint: the whole log is there and was read from its \
+             first batch on, and this one will be written anew"
+        ),
     }
 }
 
