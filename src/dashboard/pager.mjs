@@ -27,6 +27,10 @@ export class Pager {
     return this.cursors.length === 1 && this.cursor === undefined;
   }
 
+  get hasBefore() {
+    return this.cursors.length > 1;
+  }
+
   first() {
     this.cursors = [undefined];
     this.following = undefined;

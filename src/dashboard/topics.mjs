@@ -41,7 +41,7 @@ export function bindPager(prefix, pager, isTurned) {
 /** Has the buttons say where they may lead. */
 export function showPager(prefix, pager) {
   byId(`${prefix}-first`).disabled = pager.isFirst;
-  byId(`${prefix}-back`).disabled = pager.isFirst;
+  byId(`${prefix}-back`).disabled = !pager.hasBefore;
   byId(`${prefix}-next`).disabled = pager.following === undefined;
 }
 

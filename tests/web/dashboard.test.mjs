@@ -32,8 +32,9 @@ before(async () => {
 after(() => browser?.close());
 
 /** Opens the dashboard; `t` closes it, and fails when the page had an error of its own. */
-async function openDashboard(t, broker, hash = '', viewport = { width: 1280, height: 800 }) {
+async function openDashboard(t, broker, hash = '', { viewport = { width: 1280, height: 800 }, prepare } = {}) {
   const tab = await browser.newPage({ viewport });
+  await prepare?.(tab);
   const faults = [];
   tab.on('pageerror', (error) => faults.push(error.message));
   t.after(async () => {
@@ -106,6 +107,8 @@ test('the live feed shows messages as they come, pauses, and tells of gaps and e
   assert.ok(!(await page.text('live-feed')).includes('while paused'));
   await page.tab.click('#live-pause');
   await page.sees('live-feed', 'while paused');
+  await page.tab.click('#live-stop');
+  await waitUntil('nobody follows', async () => (await broker.stats('live')).subscriber_count === 0);
 
   await page.go('#live/live/earliest');
   await page.sees('live-feed', 'goes on at offset 7');
@@ -192,7 +195,7 @@ test('many topics are shown in pages, and groups among them are found', async (t
 
 test('tabs are reached by keys and by address, also on a narrow screen', async (t) => {
   const broker = await startBroker(t);
-  const page = await openDashboard(t, broker, '#nothing', { width: 360, height: 640 });
+  const page = await openDashboard(t, broker, '#nothing', { viewport: { width: 360, height: 640 } });
   const selected = () => page.tab.evaluate(() => [document.querySelector('[aria-selected="true"]').id, document.activeElement.id, location.hash]);
   await page.sees('overview-empty', "curl '", '/topics');
   assert.equal((await selected())[0], 'tab-overview');
@@ -206,4 +209,45 @@ test('tabs are reached by keys and by address, also on a narrow screen', async (
     const panels = await page.tab.evaluate(() => Array.from(document.querySelectorAll('[role="tabpanel"]:not([hidden])'), (panel) => panel.id));
     assert.deepEqual(panels, [`panel-${view}`]);
   }
+});
+
+test('it asks one thing at a time, and nothing while nobody looks', async (t) => {
+  const broker = await startBroker(t);
+  await broker.createTopic('t');
+  const asked = { all: 0, now: 0, most: 0 };
+  const ended = (request) => (asked.now -= Number(request.resourceType() === 'fetch'));
+  const page = await openDashboard(t, broker, '#topics', {
+    prepare: async (tab) => {
+      // The page's timers go on only when they are told to.
+      await tab.clock.install();
+      tab.on('requestfinished', ended).on('requestfailed', ended);
+      tab.on('request', (request) => {
+        if (request.resourceType() !== 'fetch') return;
+        asked.all += 1;
+        asked.now += 1;
+        asked.most = Math.max(asked.most, asked.now);
+      });
+    },
+  });
+  const look = (isHidden) =>
+    page.tab.evaluate((value) => {
+      Object.defineProperty(document, 'hidden', { configurable: true, get: () => value });
+      document.dispatchEvent(new Event('visibilitychange'));
+    }, isHidden);
+  for (const rounds of [1, 2, 3]) {
+    await waitUntil(`${rounds} rounds were asked`, async () => {
+      // Health, totals and the list of topics.
+      if (asked.all >= 3 * rounds && asked.now === 0) return true;
+      await page.tab.clock.runFor(500);
+      return false;
+    });
+  }
+  assert.equal(asked.most, 1);
+  await look(true);
+  await waitUntil('what was asked is answered', () => asked.now === 0);
+  const before = asked.all;
+  await page.tab.clock.runFor(60_000);
+  assert.equal(asked.all, before, 'nothing was asked in a minute');
+  await look(false);
+  await waitUntil('it asks again', () => asked.all >= before + 3);
 });

@@ -168,8 +168,8 @@ impl<F: Front> State<F> {
             }
         }
         for window in self.windows.values() {
-            for (sum, here) in subscribers.iter_mut().zip(window.subscribers) {
-                *sum += u64::from(here);
+            for (sum, of_window) in subscribers.iter_mut().zip(window.subscribers) {
+                *sum += u64::from(of_window);
             }
             let Some(at) = places.get(&window.partition.incarnation) else { continue };
             let topic = &mut on_core[*at];

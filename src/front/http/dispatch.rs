@@ -132,7 +132,7 @@ impl Session {
             },
             Task::OpenApi => self.answer_now(context, io, |context, out| write_openapi(context, out, &front.date)),
             Task::Dashboard(showing) => {
-                self.answer_now(context, io, |context, out| showing.write(context, out, &front.date))
+                self.answer_now(context, io, |context, out| showing.write(context, out, &front.date));
             }
             Task::Create => match read_create(&body, front) {
                 Ok(request) => self.ask(context, company, Waiting::Created, request, io),

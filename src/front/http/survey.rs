@@ -108,7 +108,7 @@ impl Survey {
 }
 
 /// Which metrics are wanted, and how.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Scrape {
     exposition: Exposition,
     /// Not only what concerns the whole broker: with very many topics theirs are megabytes.
