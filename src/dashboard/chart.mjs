@@ -113,7 +113,7 @@ export class Chart {
       pen.moveTo(area.left, y);
       pen.lineTo(area.left + area.width, y);
       pen.stroke();
-      pen.fillText(this.write(top * part), area.left - 8, y);
+      pen.fillText(this.write(top * part).replace(/\.0(?!\d)/, ''), area.left - 8, y);
     }
     pen.textBaseline = 'bottom';
     // On a narrow screen every second one has room.

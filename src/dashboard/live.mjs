@@ -77,6 +77,7 @@ export class Live {
     this.wanted = wanted;
     this.token = undefined;
     this.failures = 0;
+    this.isAbsent = false;
     this.clear();
     this.setPaused(false);
     byId('live-clear').disabled = false;
@@ -108,6 +109,7 @@ export class Live {
     tell(this.told, 'Connecting…');
     source.onopen = () => {
       this.failures = 0;
+      this.isAbsent = false;
       tell(this.told, start === 'earliest' ? 'Following from the earliest message.' : 'Following from now on.');
       this.showCount();
     };
@@ -145,13 +147,17 @@ export class Live {
     const waitMs = comeBackMs[Math.min(this.failures, comeBackMs.length - 1)];
     this.failures += 1;
     let sentence = 'The broker does not answer.';
+    let isAbsent = false;
     try {
       await get(`topics/${encodeURIComponent(name)}`);
     } catch (error) {
-      if (error instanceof Refused) sentence = error.status === 404 ? 'There is no topic of this name; it is followed once it is there.' : `${error.message}.`;
+      if (error instanceof Refused) sentence = error.message;
+      isAbsent = error.status === 404;
     }
     if (source !== this.source) return;
-    tell(this.told, sentence, 'bad');
+    tell(this.told, isAbsent ? 'There is no topic of this name; it is followed once it is there.' : sentence, 'bad');
+    this.isAbsent = isAbsent;
+    this.showCount();
     this.timer = setTimeout(() => this.connect(), waitMs);
   }
 
@@ -179,8 +185,12 @@ export class Live {
     const empty = byId('live-empty');
     empty.hidden = length > 0 || this.came > 0;
     if (!empty.hidden && this.wanted) {
-      const path = `topics/${encodeURIComponent(this.wanted.name)}/publish`;
-      fillEmpty(empty, 'Nothing came yet. To send a message:', curl(path.replaceAll("'", '%27'), ` -d 'hello'`));
+      const { name } = this.wanted;
+      // Names go into a shell's quotes.
+      const path = `topics/${encodeURIComponent(name).replaceAll("'", '%27')}/publish`;
+      const body = JSON.stringify({ name }).replaceAll("'", '\\u0027');
+      if (this.isAbsent) fillEmpty(empty, 'To make the topic:', curl('topics', ` -d '${body}'`));
+      else fillEmpty(empty, 'Nothing came yet. To send a message:', curl(path, ` -d 'hello'`));
     }
   }
 

@@ -53,7 +53,7 @@ export class Overview {
       published: new Chart(charts, 'Messages published a second', rate),
       delivered: new Chart(charts, 'Messages delivered a second', rate),
       subscribers: new Chart(charts, 'Subscribers', count),
-      traffic: new Chart(charts, 'Bytes received and sent a second', bytes, 1024),
+      traffic: new Chart(charts, 'Bytes in and out a second', bytes, 1024),
     };
   }
 
@@ -87,7 +87,7 @@ export class Overview {
     this.set('topics', count(this.topics));
     this.set('published', `${rate(rates.published)}/s`, `${count(now.published)} since the start`);
     this.set('delivered', `${rate(rates.delivered)}/s`, `${count(now.delivered)} since the start`);
-    this.set('subscribers', count(of('subscribers')), 'streams and members of groups');
+    this.set('subscribers', count(of('subscribers')), 'in streams and groups');
     this.set('connections', count(of('connections_open')), 'this page’s among them');
     this.set('uptime', duration(health.uptime_ms), `on ${count(health.cores)} ${health.cores === 1 ? 'core' : 'cores'}`);
     this.inMemory = of('memory_bytes');

@@ -165,10 +165,12 @@ test('a broker that was killed is missed, and found again', async (t) => {
 
 test('a topic that is not there is followed once it is', async (t) => {
   const broker = await startBroker(t);
-  const page = await openDashboard(t, broker, '#live/later/earliest');
+  const name = "it's later";
+  const page = await openDashboard(t, broker, `#live/${encodeURIComponent(name)}/earliest`);
   await page.sees('live-told', 'There is no topic of this name');
-  await broker.createTopic('later');
-  await publish(broker, 'later', 'here it is');
+  await page.sees('live-empty', "/topics' -d '{\"name\":\"it\\u0027s later\"}'");
+  await broker.createTopic(name);
+  await publish(broker, name, 'here it is');
   await page.sees('live-feed', 'here it is');
 });
 
