@@ -129,6 +129,7 @@ mod topics_in_pages;
 mod unread_answers;
 mod unwritable_log;
 mod waiting_fetches_and_lanes;
+mod wal_damage_doubt;
 mod wal_damage_log;
 mod wal_damage_segments;
 mod wal_damage_slots;

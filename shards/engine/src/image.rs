@@ -97,8 +97,8 @@ impl Shard {
             log.checkpointing.count_image();
         }
         let held = self.log.iter().flat_map(|log| log.writer.held().iter().copied()).collect();
-        let (clock, is_in_doubt) = (Some(self.clock.anchor(now)), self.is_in_doubt);
-        let checkpoint = Checkpoint { held, is_in_doubt, clock, ..Checkpoint::at(position) };
+        let (clock, doubt) = (Some(self.clock.anchor(now)), self.doubt);
+        let checkpoint = Checkpoint { held, doubt, clock, ..Checkpoint::at(position) };
         Image {
             checkpoint,
             left: order.into_iter(),

@@ -8,8 +8,8 @@ use ringmain_model::limit::{
 };
 use ringmain_model::{Offset, ShardId, TopicName};
 use ringmain_wal::{
-    Completion, Effect as FileEffect, FileName, Finding, LogOpener, LogSettings, LogWriter, OpenOutput, OpenRefused,
-    Opened, OperationId, SlotName, SlotWriter, Slots, SlotsRefused, TopicFile, choose_slot,
+    Completion, Doubt, Effect as FileEffect, FileName, Finding, LogOpener, LogSettings, LogWriter, OpenOutput,
+    OpenRefused, Opened, OperationId, SlotName, SlotWriter, Slots, SlotsRefused, TopicFile, choose_slot,
 };
 
 use crate::checkpoint::Checkpointing;
@@ -152,6 +152,8 @@ pub struct OpeningReport {
     pub outlived: Vec<TopicName>,
     /// This start or an earlier one found damage, so that nothing is removed that nobody knows of.
     pub is_in_doubt: bool,
+    /// The checkpoint that was there said so.
+    pub was_in_doubt: bool,
     /// Topic segments that nobody knows of and that are kept because of that.
     pub kept: Vec<TopicFile>,
 }
@@ -239,8 +241,9 @@ impl ShardOpener {
         let mut report = std::mem::take(&mut self.report);
         shard.replayed(std::mem::take(&mut self.replay), &self.storage, &self.topic_files, &mut report);
         self.find_lost_ends(&shard, &mut report);
-        shard.is_in_doubt = self.is_in_doubt(&report);
-        report.is_in_doubt = shard.is_in_doubt;
+        shard.doubt = self.doubt(&report);
+        report.is_in_doubt = shard.doubt == Doubt::Open;
+        report.was_in_doubt = self.noted_doubt() == Doubt::Open;
         let (mut log_outputs, mut slot_outputs) = (Vec::new(), Vec::new());
         // Each start makes segments with numbers of their own before a group gives anything out.
         shard.next_epoch = shard.next_epoch.max(opened.next_number.0 << EPOCHS_PER_SEGMENT_BITS);
@@ -251,9 +254,8 @@ impl ShardOpener {
         let writer = LogWriter::new(self.storage.log, opened, &mut log_outputs);
         let slots = SlotWriter::new(shard.id(), &self.slots, &mut slot_outputs);
         // Two checkpoints come at once where the slots do not say of doubt what counts from now on.
-        let was_in_doubt = self.was_in_doubt();
         let valid = usize::from(self.slots.newer.is_some()) + usize::from(self.slots.older.is_some());
-        let slots_valid = if was_in_doubt == shard.is_in_doubt { valid } else { 0 };
+        let slots_valid = if self.noted_doubt() == shard.doubt { valid } else { 0 };
         let mut log = ShardLog::new(self.storage, writer, slots, Checkpointing::new(slots_valid, bytes_found));
         self.drop_strangers(&shard, &mut log, &mut report);
         (log.log_outputs, log.slot_outputs) = (log_outputs, slot_outputs);
@@ -266,17 +268,24 @@ impl ShardOpener {
 }
 
 impl ShardOpener {
-    /// Whether nobody knows what was deleted: because of what this start found, or an earlier one, whose checkpoint has moved on since.
-    fn is_in_doubt(&self, report: &OpeningReport) -> bool {
+    /// Whether it is known what was deleted, by what this start found, and earlier ones, whose checkpoints have moved on since.
+    fn doubt(&self, report: &OpeningReport) -> Doubt {
         let is_damage = |finding: &Finding| !matches!(finding, Finding::Cut { .. });
-        let before = self.was_in_doubt();
+        let (noted, has_word) = (self.noted_doubt(), self.storage.forgets_damage);
+        if !report.outlived.is_empty() || report.findings.iter().any(is_damage) {
+            return Doubt::Open;
+        }
         // What is lost for good is found again by each start.
-        let is_noted = (before || !report.lost.is_empty()) && !self.storage.forgets_damage;
-        is_noted || !report.outlived.is_empty() || report.findings.iter().any(is_damage)
+        match (noted, report.lost.is_empty()) {
+            (Doubt::Open, _) | (Doubt::No, false) if !has_word => Doubt::Open,
+            (_, false) => Doubt::Settled,
+            (_, true) => Doubt::No,
+        }
     }
 
-    fn was_in_doubt(&self) -> bool {
-        self.slots.newer.as_ref().is_some_and(|(_, content)| content.checkpoint.is_in_doubt)
+    /// What the newer checkpoint says.
+    fn noted_doubt(&self) -> Doubt {
+        self.slots.newer.as_ref().map_or(Doubt::No, |(_, content)| content.checkpoint.doubt)
     }
 
     /// A file that begins at the end of its partition's records, or behind, held some that are lost: their offsets were given.

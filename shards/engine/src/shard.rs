@@ -15,7 +15,7 @@ use crate::orders::Orders;
 use crate::parked::{Messages, Publish};
 use crate::shard_log::ShardLog;
 use crate::topics::{Announcement, Partition};
-use ringmain_wal::TopicCreated;
+use ringmain_wal::{Doubt, TopicCreated};
 
 /// What a shard is told when it is made.
 #[derive(Clone, Copy, Debug)]
@@ -76,8 +76,8 @@ pub struct Shard {
     /// The next epoch of any group: none of the shard is used twice, so that what was got from a group that is gone counts for
     /// nothing in one of the same name.
     pub(crate) next_epoch: u64,
-    /// A start found damage, this one or an earlier one: what nobody knows of is kept.
-    pub(crate) is_in_doubt: bool,
+    /// Whether a start found damage, this one or an earlier one: what nobody knows of is kept then.
+    pub(crate) doubt: Doubt,
 }
 
 impl Shard {
@@ -103,7 +103,7 @@ impl Shard {
             announcements: HashMap::new(),
             next_change: 0,
             next_epoch: 0,
-            is_in_doubt: false,
+            doubt: Doubt::No,
         }
     }
 

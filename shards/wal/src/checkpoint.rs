@@ -16,9 +16,36 @@ const MAGIC: &[u8; 8] = b"RMSLOT\0\0";
 const SLOT_VERSION: u32 = 2;
 const VERSION_WITHOUT_FLAGS: u32 = 1;
 const FLAG_IN_DOUBT: u16 = 1;
+const FLAG_SETTLED: u16 = 2;
 const FIXED_BYTES: usize = 72;
 /// Segments of one partition in one entry; a longer list takes several, so that an entry's length stays within 32 bits.
 const SEGMENTS_PER_ENTRY: usize = 4096;
+
+/// Whether it is known what a shard deleted. Goes from checkpoint to checkpoint.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Doubt {
+    /// It is.
+    #[default]
+    No,
+    /// A start found damage: what a start does not know, it keeps, until somebody says that the damage was seen.
+    Open,
+    /// Somebody has said so. Records that are missing are no reason to doubt again.
+    Settled,
+}
+
+impl Doubt {
+    fn flags(self) -> u16 {
+        match self {
+            Self::No => 0,
+            Self::Open => FLAG_IN_DOUBT,
+            Self::Settled => FLAG_SETTLED,
+        }
+    }
+
+    fn of_flags(flags: u16) -> Option<Self> {
+        [Self::No, Self::Open, Self::Settled].into_iter().find(|doubt| doubt.flags() == flags)
+    }
+}
 
 /// How a shard stood when the log had come to `position`: replaying from there makes it stand as it stands now.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,9 +54,8 @@ pub struct Checkpoint {
     pub position: LogPosition,
     /// Segments that damage touched: they are set aside, never recycled.
     pub held: Vec<SegmentNumber>,
-    /// A start found damage, so that nobody knows what was deleted: what a start does not know, it keeps. Goes from checkpoint to
-    /// checkpoint until somebody says that the damage was seen.
-    pub is_in_doubt: bool,
+    /// Whether it is known what was deleted.
+    pub doubt: Doubt,
     /// Topics, each with its settings.
     pub topics: Vec<TopicCreated>,
     /// Start and end of each partition's log.
@@ -55,7 +81,7 @@ impl Checkpoint {
         Self {
             position,
             held: Vec::new(),
-            is_in_doubt: false,
+            doubt: Doubt::No,
             topics: Vec::new(),
             marks: Vec::new(),
             groups: Vec::new(),
@@ -112,7 +138,7 @@ pub fn encode_slot(shard: ShardId, sequence: u64, checkpoint: &Checkpoint) -> Ve
     let mut out = Vec::with_capacity(FIXED_BYTES + 8 * checkpoint.held.len() + 128 * count);
     out.extend_from_slice(MAGIC);
     out.extend_from_slice(&[0; 4]);
-    let flags = if checkpoint.is_in_doubt { FLAG_IN_DOUBT } else { 0 };
+    let flags = checkpoint.doubt.flags();
     let version = if flags == 0 { VERSION_WITHOUT_FLAGS } else { SLOT_VERSION };
     out.extend_from_slice(&version.to_le_bytes());
     out.extend_from_slice(&[0; 8]);
@@ -181,14 +207,14 @@ fn read_slot(shard: ShardId, version: u32, slot: &Bytes) -> Result<Option<SlotCo
     let Some(head) = read_head(&mut fields) else { return Ok(None) };
     let Head { sequence, owner, flags, position, held_count, count } = head;
     // In one form alone: what says nothing more is version 1.
-    if (version == VERSION_WITHOUT_FLAGS) != (flags == 0) || flags & !FLAG_IN_DOUBT != 0 {
+    let Some(doubt) = Doubt::of_flags(flags).filter(|_| (version == VERSION_WITHOUT_FLAGS) == (flags == 0)) else {
         return Ok(None);
-    }
+    };
     if owner != shard {
         return Err(SlotDamage::Foreign(owner));
     }
     let mut fields = Fields::of(&slot[FIXED_BYTES..]);
-    let mut checkpoint = Checkpoint { is_in_doubt: flags & FLAG_IN_DOUBT != 0, ..Checkpoint::at(position) };
+    let mut checkpoint = Checkpoint { doubt, ..Checkpoint::at(position) };
     for _ in 0..held_count {
         let Some(number) = fields.u64() else { return Ok(None) };
         checkpoint.held.push(SegmentNumber(number));

@@ -25,7 +25,9 @@ mod tests;
 
 pub use batch::{Damage, HEADER_BYTES, RecordBatch, RecordsFrom};
 pub use builder::{BatchBuilder, BatchSize, BatchSpace};
-pub use checkpoint::{Checkpoint, SlotContent, SlotDamage, Slots, SlotsRefused, choose_slot, decode_slot, encode_slot};
+pub use checkpoint::{
+    Checkpoint, Doubt, SlotContent, SlotDamage, Slots, SlotsRefused, choose_slot, decode_slot, encode_slot,
+};
 pub use commit::{COMMIT_HEADER_BYTES, CommitHeader};
 pub use effect::{Completion, Effect, Failure, FileName, OperationId, SlotName, TopicFile};
 pub use entry::{

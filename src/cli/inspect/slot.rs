@@ -4,7 +4,7 @@ use std::io;
 
 use bytes::Bytes;
 use ringmain_model::ShardId;
-use ringmain_wal::{BLOCK_BYTES, Entry, SlotContent, SlotDamage, decode_slot};
+use ringmain_wal::{BLOCK_BYTES, Doubt, Entry, SlotContent, SlotDamage, decode_slot};
 use serde::Serialize;
 
 use super::entry::EntryView;
@@ -76,7 +76,7 @@ fn of(shard: ShardId, content: &SlotContent, is_verbose: bool) -> SlotView {
         next_sequence: checkpoint.position.next.0,
         previous_checksum: checkpoint.position.previous_checksum,
         held_segments: checkpoint.held.iter().map(|number| number.0).collect(),
-        in_doubt: checkpoint.is_in_doubt,
+        in_doubt: checkpoint.doubt == Doubt::Open,
         topic_count: checkpoint.topics.len(),
         marks_count: checkpoint.marks.len(),
         group_count: checkpoint.groups.len(),

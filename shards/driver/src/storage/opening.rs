@@ -147,17 +147,18 @@ fn path_of(file: FileName, folder: &Path) -> String {
     folder.join(text_of(file)).display().to_string()
 }
 
-/// Takes the operator's word away, so that it does not hold for damage that comes later.
+/// Takes the operator's word away when it has done its work, so that it does not hold for damage that comes later. While no checkpoint
+/// says so, a start after a crash needs it again.
 fn forget_damage(folder: &Path, report: &OpeningReport) {
+    if report.is_in_doubt {
+        tracing::warn!(folder = %folder.display(), "{DAMAGE_SEEN} was there, but this start has found damage of its own");
+    } else if report.was_in_doubt {
+        tracing::info!(folder = %folder.display(), "the damage that earlier starts found is forgotten");
+        return;
+    }
     let path = folder.join(DAMAGE_SEEN);
-    match fs::remove_file(&path) {
-        Ok(()) if report.is_in_doubt => {
-            tracing::warn!(folder = %folder.display(), "{DAMAGE_SEEN} was there, but this start has found damage of its own");
-        }
-        Ok(()) => tracing::info!(folder = %folder.display(), "the damage that earlier starts found is forgotten"),
-        Err(error) => {
-            tracing::warn!(%error, "{} cannot be removed: remove it, or later damage is forgotten, too", path.display());
-        }
+    if let Err(error) = fs::remove_file(&path) {
+        tracing::warn!(%error, "{} cannot be removed: remove it, or later damage is forgotten, too", path.display());
     }
 }
 

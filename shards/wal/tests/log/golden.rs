@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use ringmain_model::{Offset, TopicName};
 use ringmain_wal::{
-    Checkpoint, Entry, LogMarks, SegmentHeader, SegmentNumber, Sequence, TopicChanged, decode_slot, encode_slot,
+    Checkpoint, Doubt, Entry, LogMarks, SegmentHeader, SegmentNumber, Sequence, TopicChanged, decode_slot, encode_slot,
 };
 
 use crate::disk::Disk;
@@ -70,7 +70,7 @@ fn the_golden_slot_is_written_and_read_for_ever() {
 
 #[test]
 fn the_golden_slot_of_version_2_is_written_and_read_for_ever() {
-    let doubtful = Checkpoint { is_in_doubt: true, ..checkpoint() };
+    let doubtful = Checkpoint { doubt: Doubt::Open, ..checkpoint() };
     assert_eq!(encode_slot(SHARD, 42, &doubtful), SLOT_IN_DOUBT, "the bytes of version 2 may not change");
     let content = decode_slot(SHARD, &Bytes::from_static(SLOT_IN_DOUBT)).unwrap();
     assert_eq!((content.sequence, content.checkpoint), (42, doubtful));

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use ringmain_model::{Offset, ShardId};
 use ringmain_wal::{
-    BLOCK_BYTES, Checkpoint, Completion, Effect, Entry, Failure, FileName, LogMarks, LogPosition, SegmentNumber,
+    BLOCK_BYTES, Checkpoint, Completion, Doubt, Effect, Entry, Failure, FileName, LogMarks, LogPosition, SegmentNumber,
     Sequence, SlotDamage, SlotName, SlotOutput, SlotWriter, Slots, SlotsRefused, choose_slot, decode_slot, encode_slot,
 };
 
@@ -167,14 +167,17 @@ fn a_second_slot_that_is_damaged_proves_that_the_first_was_finished() {
 
 #[test]
 fn doubt_is_told_by_a_flag_of_version_2_and_without_it_version_1_is_written() {
-    let doubtful = Checkpoint { is_in_doubt: true, ..checkpoint(3) };
-    let mut slot = encode_slot(SHARD, 7, &doubtful);
-    assert_eq!((slot[12], slot[34]), (2, 1));
-    assert_eq!(decode_slot(SHARD, &Bytes::from(slot.clone())).unwrap().checkpoint, doubtful);
+    let mut slot = Vec::new();
+    for (doubt, flags) in [(Doubt::Settled, 2), (Doubt::Open, 1)] {
+        let doubtful = Checkpoint { doubt, ..checkpoint(3) };
+        slot = encode_slot(SHARD, 7, &doubtful);
+        assert_eq!((slot[12], slot[34]), (2, flags));
+        assert_eq!(decode_slot(SHARD, &Bytes::from(slot.clone())).unwrap().checkpoint, doubtful);
+    }
     let plain = encode_slot(SHARD, 7, &checkpoint(3));
     assert_eq!((plain[12], plain[34]), (1, 0));
-    // A flag that version 1 does not have, version 2 without one, and one that nobody knows.
-    for (version, flags) in [(1, 1), (2, 0), (2, 2), (2, 3)] {
+    // A flag that version 1 does not have, version 2 without one, both, and one that nobody knows.
+    for (version, flags) in [(1, 1), (1, 2), (2, 0), (2, 3), (2, 4)] {
         (slot[12], slot[34]) = (version, flags);
         let length = u64::from_le_bytes(slot[16..24].try_into().unwrap()) as usize;
         let checksum = crc32c::crc32c(&slot[12..length]);

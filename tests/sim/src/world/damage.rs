@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use ringmain_engine::{Command, OpeningReport, PlacementChange, Reply};
 use ringmain_model::{Offset, PartitionRef, ShardId};
-use ringmain_wal::{FileName, Finding, SlotName, decode_slot, encode_slot};
+use ringmain_wal::{Doubt, FileName, Finding, SlotName, decode_slot, encode_slot};
 
 use super::World;
 use crate::disk::{Disk, SECTOR_BYTES};
@@ -286,7 +286,7 @@ fn contents(disk: &Disk) -> BTreeMap<FileName, Option<Bytes>> {
 fn forget_doubt(shard: ShardId, disk: &mut Disk) {
     for slot in [SlotName::A, SlotName::B].map(FileName::Slot) {
         let Some(mut content) = disk.whole(slot).and_then(|slot| decode_slot(shard, &slot).ok()) else { continue };
-        content.checkpoint.is_in_doubt = false;
+        content.checkpoint.doubt = Doubt::No;
         let bytes = encode_slot(shard, content.sequence, &content.checkpoint);
         disk.damage(slot, |content| content[..bytes.len()].copy_from_slice(&bytes));
     }
