@@ -161,6 +161,26 @@ fn credit_bounds_what_a_member_holds() {
 }
 
 #[test]
+fn each_word_with_a_reference_is_answered() {
+    let broker = started(60_000);
+    let mut socket = broker.websocket("t", "?group=g&from_offset=0", &[]);
+    broker.publish_numbers("t", 0..2);
+    assert_eq!(socket.offsets(2), [0, 1]);
+    for (word, answer) in [
+        (json!({ "nack": [0, 1], "delay_ms": 60_000, "ref": 1 }), json!({ "nacked": [0, 1], "ref": 1 })),
+        (json!({ "credit": 7, "ref": "c" }), json!({ "credited": 7, "ref": "c" })),
+        (json!({ "ack": 0, "ref": [] }), json!({ "acked": 0, "count": 1, "ref": [] })),
+        (json!({ "ping": 3, "ref": false }), json!({ "pong": 3, "ref": false })),
+    ] {
+        socket.say(word);
+        assert_eq!(socket.step(LIMIT), Heard::Other(answer));
+    }
+    // Without one there is nothing to hear.
+    socket.say(json!({ "credit": 7 }));
+    socket.expect_nothing_before_pong();
+}
+
+#[test]
 fn what_is_said_takes_effect_in_order() {
     let broker = started(60_000);
     for number in 0..20 {

@@ -256,13 +256,17 @@ impl Socket {
         let outcome = if let Some(word) = frame.remove("ack") {
             self.on_ack(word, &reference, io)
         } else if let Some(word) = frame.remove("nack") {
-            self.on_nack(&word, frame.get("delay_ms"), io)
+            self.on_nack(&word, frame.get("delay_ms"), io).map(|()| self.confirm("nacked", &word, &reference, io))
         } else if let Some(publish) = frame.remove("publish") {
             self.on_publish(front, publish, &reference, io)
         } else if let Some(messages) = frame.remove("credit") {
-            self.on_credit(&messages, io)
+            self.on_credit(&messages, io).map(|()| self.confirm("credited", &messages, &reference, io))
         } else if let Some(word) = frame.remove("ping") {
-            self.say(&json!({ "pong": word }), io);
+            let mut pong = json!({ "pong": word });
+            if !reference.is_null() {
+                pong["ref"] = reference.clone();
+            }
+            self.say(&pong, io);
             Ok(())
         } else if let Some(word) = frame.remove("subscribe") {
             self.on_subscribe(&word, &reference, io)
@@ -273,6 +277,13 @@ impl Socket {
         };
         if let Err(problem) = outcome {
             self.complain(&problem, reference, io);
+        }
+    }
+
+    /// Says to who asked with a reference that its word was taken.
+    fn confirm(&mut self, done: &str, word: &Value, reference: &Value, io: &mut Io<'_>) {
+        if !reference.is_null() {
+            self.say(&json!({ done: word, "ref": reference }), io);
         }
     }
 
