@@ -59,7 +59,7 @@ fn a_failed_write_is_told_and_poisons() {
     let ready = broker.get("/health/ready").expect(503);
     assert!(ready.text().contains("shard") && ready.text().contains('0'), "{}", ready.text());
     broker.get("/health").expect(200);
-    assert!(broker.log().contains("ERROR"), "{}", broker.log());
+    wait_until("the log says so", || broker.log().contains("ERROR"));
     // Groups go on giving out; what is acknowledged is not durable, and says so.
     let page = broker.group_post("t", "g", "fetch", json!({ "max": 2 }));
     assert_eq!(crate::plenty::offsets(&page), [10, 11]);
