@@ -165,7 +165,10 @@ impl Checkpointing {
     /// A tail is to move once more.
     pub(crate) fn store_again(&mut self, partition: PartitionRef, end: Offset) {
         if let Some(run) = &mut self.run {
-            run.stores.push_back((partition, end));
+            match run.stores.iter_mut().find(|(left, _)| *left == partition) {
+                Some((_, until)) => *until = end.max(*until),
+                None => run.stores.push_back((partition, end)),
+            }
         }
     }
 

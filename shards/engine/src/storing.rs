@@ -82,9 +82,9 @@ impl Shard {
     /// otherwise readers find out what can still be read.
     fn give_up_file(&mut self, file: TopicFile, failure: Failure, effects: &mut Vec<Effect>) {
         let (Some(log), Some(topic)) = (&mut self.log, self.partitions.get_mut(&file.partition)) else { return };
+        log.checkpointing.store_again(file.partition, topic.log.high_water().offset());
         let Some((from, end)) = topic.log.give_up_segment(file.base) else { return };
         log.loads.forget(file);
-        log.checkpointing.store_again(file.partition, topic.log.high_water().offset());
         if failure == NOT_THERE {
             self.lose(file, from, end, failure.to_string(), effects);
         } else {

@@ -7,6 +7,7 @@
 )]
 
 mod ages;
+mod giving_up;
 mod groups;
 mod ordered;
 

@@ -1,10 +1,13 @@
 //! Where a stream starts by the token that its client brings back, partition by partition. On the connection's core.
 
+use std::borrow::Cow;
+
 use ringmain_driver::{Io, StartAt};
 use ringmain_model::{PartitionRef, Position, ResumeToken, TopicMark, TopicName};
 use ringmain_wire::http::{RequestHead, Target};
 
 use super::problem::Problem;
+use super::query::text;
 
 /// What a client brings back.
 #[derive(Debug)]
@@ -38,7 +41,7 @@ impl Brought {
             check(&token)?;
             Ok(token)
         };
-        Ok(match resume_texts(head, target) {
+        Ok(match resume_texts(head, target)? {
             (Some(text), _) => read(&text).map_or(Self::Unreadable, Self::Token),
             (None, Some(text)) => Self::Token(read(&text)?),
             (None, None) => Self::Nothing,
@@ -57,11 +60,15 @@ impl Brought {
 
 /// The cursor that a client brings back, by header and by query: the header wins, because after the first reconnect a
 /// browser sends both, and the query is the older one. The names in the query are those that polyfills use.
-fn resume_texts(head: &RequestHead<'_>, target: &Target<'_>) -> (Option<String>, Option<String>) {
+fn resume_texts(head: &RequestHead<'_>, target: &Target<'_>) -> Result<(Option<String>, Option<String>), Problem> {
     let header = head.headers.get("last-event-id").map(|value| String::from_utf8_lossy(value).into_owned());
     let names = ["last_event_id", "lastEventId", "evs_last_event_id", "Last-Event-ID"];
-    let query = names.iter().find_map(|name| target.query_value(name)).map(std::borrow::Cow::into_owned);
-    (header.filter(|text| !text.is_empty()), query.filter(|text| !text.is_empty()))
+    let mut query = None;
+    for name in names {
+        query = query.or(text(target, name)?);
+    }
+    let query = query.map(Cow::into_owned);
+    Ok((header.filter(|text| !text.is_empty()), query.filter(|text| !text.is_empty())))
 }
 
 fn refuse(message: impl Into<String>) -> Problem {

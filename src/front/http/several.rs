@@ -9,7 +9,7 @@ use ringmain_model::{MarkedPosition, Offset, Position, Refusal, TopicMark, Topic
 use ringmain_wire::http::{RequestHead, Target};
 
 use super::problem::Problem;
-use super::query::{number, word};
+use super::query::{number, text, word};
 use super::resume::{Brought, Scope, check_for_several, check_for_topic};
 use super::subscribe::{FORMATS, Face, Format, SLOW_READERS, Standing, check_place};
 
@@ -42,7 +42,7 @@ pub(super) struct SeveralOpening {
 impl SeveralOpening {
     /// Of the topics that the query names.
     pub(super) fn read(face: Face, head: &RequestHead<'_>, target: &Target<'_>, io: &Io<'_>) -> Result<Self, Problem> {
-        if target.query_value("group").is_some_and(|group| !group.is_empty()) {
+        if text(target, "group")?.is_some_and(|group| !group.is_empty()) {
             let sentence =
                 "a group belongs to one topic: subscribe to it at /topics/{name}/subscribe, a connection for each";
             return Err(Problem::parameter(sentence));

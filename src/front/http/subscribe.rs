@@ -224,8 +224,9 @@ impl Opening {
 /// Whether a request for a stream of a topic is for all of its several partitions, without a group.
 pub(super) fn reads_all_partitions(topic: &TopicName, target: &Target<'_>, io: &Io<'_>) -> bool {
     let has_several = io.place_of(topic).is_some_and(|place| place.partitions > 1);
-    let has_group = target.query_value("group").is_some_and(|group| !group.is_empty());
-    has_several && !has_group && target.query_value("partition").is_none()
+    // Of values that contradict each other the reading of one partition tells.
+    let has_group = text(target, "group").map_or(true, |group| group.is_some_and(|group| !group.is_empty()));
+    has_several && !has_group && matches!(text(target, "partition"), Ok(None))
 }
 
 /// The partition that a query names, which a topic of so many has.

@@ -69,8 +69,8 @@ pub(super) struct Preparer {
     bytes: u64,
     /// Bytes of a segment that an entry needed and that not enough of those ahead have; 0 for none.
     wanted: u64,
-    /// There was no room for such a segment, and nobody was told yet.
-    is_too_large: bool,
+    /// There was no room for a segment of so many bytes, and nobody was told yet.
+    too_large: Option<u64>,
     /// The last try failed and the next one has not succeeded yet.
     is_full: bool,
     /// Nothing is tried until somebody says so.
@@ -90,7 +90,7 @@ impl Preparer {
             // Small again, so that a start has room soon; what is larger and spare is used all the same.
             bytes: settings.segment_bytes_first,
             wanted: 0,
-            is_too_large: false,
+            too_large: None,
             is_full: false,
             is_paused: false,
         }
@@ -118,8 +118,11 @@ impl Preparer {
         if self.is_full && self.ready.len() < self.settings.segments_ahead {
             return NotAdmitted::Full;
         }
-        if std::mem::take(&mut self.is_too_large) {
+        if let Some(least) = self.too_large
+            && bytes >= least
+        {
             // The next such entry has it tried again.
+            self.too_large = None;
             return NotAdmitted::NoRoomForSize;
         }
         self.wanted = self.wanted.max(bytes);
@@ -157,7 +160,7 @@ impl Preparer {
         if count > 0 {
             self.free.extend(self.used.drain(..count));
             // A recycled segment needs no new room, so this is worth a try.
-            (self.is_paused, self.is_too_large) = (false, false);
+            (self.is_paused, self.too_large) = (false, None);
         }
     }
 
@@ -260,7 +263,7 @@ impl Preparer {
             Step::GiveName => Step::SyncGiven,
             Step::SyncGiven => {
                 self.ready.push_back(job.segment);
-                self.is_too_large = false;
+                self.too_large = None;
                 self.bytes = if job.is_beside { self.bytes.max(job.segment.bytes) } else { self.bytes };
                 if std::mem::take(&mut self.is_full) {
                     out.push(LogOutput::Room);
@@ -295,7 +298,8 @@ impl Preparer {
         }
         if job.is_beside {
             // Nothing that is there depends on it. Whether what is left of it can be removed says nothing more.
-            self.is_too_large |= std::mem::take(&mut self.wanted) > 0;
+            let wanted = std::mem::take(&mut self.wanted);
+            self.too_large = (wanted > 0).then_some(wanted).or(self.too_large);
             return Ok(());
         }
         self.is_paused = true;
