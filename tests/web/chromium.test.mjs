@@ -4,8 +4,8 @@
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import { after, before, test } from 'node:test';
-import { chromium } from 'playwright-core';
 import { assertWholePartitions, range, startBroker, startLoggedBroker } from './broker.mjs';
+import { startBrowser } from './browser.mjs';
 import { waitUntil } from './deadline.mjs';
 import { startProxy } from './proxy.mjs';
 
@@ -34,21 +34,7 @@ let pages;
 before(async () => {
   pages = http.createServer((_, response) => response.setHeader('Content-Type', 'text/html').end(page));
   await new Promise((resolve) => pages.listen(0, '127.0.0.1', resolve));
-  browser = await chromium.launch({
-    executablePath: process.env.RINGMAIN_CHROMIUM ?? '/usr/bin/chromium',
-    chromiumSandbox: false,
-    args: [
-      '--headless',
-      '--no-sandbox',
-      '--disable-gpu',
-      '--disable-quic',
-      '--no-first-run',
-      '--disable-background-networking',
-      '--disable-component-update',
-      '--disable-sync',
-      '--disable-dev-shm-usage',
-    ],
-  });
+  browser = await startBrowser();
 });
 
 after(async () => {

@@ -3,8 +3,8 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { chromium } from 'playwright-core';
 import { startBroker, startLoggedBroker } from './broker.mjs';
+import { startBrowser } from './browser.mjs';
 import { waitUntil } from './deadline.mjs';
 
 const hostile = '<img src=x onerror="window.hostile=1">';
@@ -12,21 +12,7 @@ const hostile = '<img src=x onerror="window.hostile=1">';
 let browser;
 
 before(async () => {
-  browser = await chromium.launch({
-    executablePath: process.env.RINGMAIN_CHROMIUM ?? '/usr/bin/chromium',
-    chromiumSandbox: false,
-    args: [
-      '--headless',
-      '--no-sandbox',
-      '--disable-gpu',
-      '--disable-quic',
-      '--no-first-run',
-      '--disable-background-networking',
-      '--disable-component-update',
-      '--disable-sync',
-      '--disable-dev-shm-usage',
-    ],
-  });
+  browser = await startBrowser();
 });
 
 after(() => browser?.close());
