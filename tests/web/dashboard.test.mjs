@@ -194,6 +194,8 @@ test('tabs are reached by keys and by address, also on a narrow screen', async (
     assert.deepEqual(await selected(), [`tab-${view}`, `tab-${view}`, `#${view}`]);
     const widths = await page.tab.evaluate(() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]);
     assert.ok(widths[0] <= widths[1], `${view}: ${widths}`);
+    const heights = await page.tab.evaluate(() => Array.from(document.querySelectorAll('[role="tablist"], .scroll'), (box) => [box.scrollHeight, box.clientHeight]));
+    assert.ok(heights.every(([content, room]) => content <= room), `${view}: something scrolls that need not: ${heights}`);
     const panels = await page.tab.evaluate(() => Array.from(document.querySelectorAll('[role="tabpanel"]:not([hidden])'), (panel) => panel.id));
     assert.deepEqual(panels, [`panel-${view}`]);
   }
