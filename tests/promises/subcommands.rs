@@ -4,6 +4,7 @@
 use crate::broker::{Broker, Folder, Setup, program};
 use crate::deadline::{wait_for, wait_until};
 use crate::proxy::Proxy;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::SocketAddr;
@@ -60,8 +61,12 @@ impl Subscriber {
     }
 
     pub(crate) fn line(&mut self) -> String {
-        let mut line = String::new();
-        assert!(self.lines.as_mut().unwrap().read_line(&mut line).unwrap() > 0, "the subscriber ended");
+        let (mut line, lines) = (String::new(), self.lines.as_mut().unwrap());
+        wait_until("the subscriber prints a line", || {
+            let mut out = [PollFd::new(lines.get_ref(), PollFlags::IN)];
+            !lines.buffer().is_empty() || poll(&mut out, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+        });
+        assert!(lines.read_line(&mut line).unwrap() > 0, "the subscriber ended");
         line.trim_end_matches('\n').to_owned()
     }
 
@@ -184,6 +189,8 @@ fn messages_are_printed_replayed_and_live() {
     let message: serde_json::Value = serde_json::from_str(&outcome.out).unwrap();
     assert_eq!((&message["offset"], &message["payload"]), (&4.into(), &"NA==".into()));
 
+    // Those before may still be counted.
+    broker.wait_for_subscribers("t", 0);
     let mut live = Subscriber::start(broker.address(), &["t"]);
     broker.wait_for_subscribers("t", 1);
     broker.publish_numbers("t", 5..8);
