@@ -123,20 +123,6 @@ fn goes_on_when_room_is_made(file_system: FileSystem) {
     assert_eq!(broker.group("t", "g")["committed_offset"], committed);
 }
 
-#[test]
-fn writing_goes_on_when_room_is_made_in_memory() {
-    if in_own_mounts("wal_full_disk::writing_goes_on_when_room_is_made_in_memory") {
-        goes_on_when_room_is_made(FileSystem::Memory);
-    }
-}
-
-#[test]
-fn writing_goes_on_when_room_is_made() {
-    if in_own_mounts("wal_full_disk::writing_goes_on_when_room_is_made") {
-        goes_on_when_room_is_made(FileSystem::Ext4);
-    }
-}
-
 fn goes_on_after_a_delete(file_system: FileSystem) {
     let (_disk, _data, broker, ballast, _) = filled(file_system);
     // So that the topic is worth deleting.
@@ -154,20 +140,6 @@ fn goes_on_after_a_delete(file_system: FileSystem) {
             assert!(matches!(answer.status, 201 | 503 | 507), "{answer:?}");
             answer.status == 201
         });
-    }
-}
-
-#[test]
-fn writing_goes_on_after_a_delete_in_memory() {
-    if in_own_mounts("wal_full_disk::writing_goes_on_after_a_delete_in_memory") {
-        goes_on_after_a_delete(FileSystem::Memory);
-    }
-}
-
-#[test]
-fn writing_goes_on_after_a_delete() {
-    if in_own_mounts("wal_full_disk::writing_goes_on_after_a_delete") {
-        goes_on_after_a_delete(FileSystem::Ext4);
     }
 }
 
@@ -208,57 +180,15 @@ fn starts_on_a_full_disk(file_system: FileSystem) {
     expect_whole(&broker, "other", 2);
 }
 
-#[test]
-fn a_start_on_a_full_disk_in_memory() {
-    if in_own_mounts("wal_full_disk::a_start_on_a_full_disk_in_memory") {
-        starts_on_a_full_disk(FileSystem::Memory);
-    }
-}
-
-#[test]
-fn a_start_on_a_full_disk() {
-    if in_own_mounts("wal_full_disk::a_start_on_a_full_disk") {
-        starts_on_a_full_disk(FileSystem::Ext4);
-    }
-}
-
 fn lives_after_a_start(starts: usize) {
     let (_disk, _data, broker, _ballast, count) = started_again(FileSystem::Ext4, starts);
     expect_life(&broker, count);
-}
-
-#[test]
-fn everything_else_goes_on_after_a_start_on_a_full_disk() {
-    if in_own_mounts("wal_full_disk::everything_else_goes_on_after_a_start_on_a_full_disk") {
-        lives_after_a_start(1);
-    }
-}
-
-#[test]
-fn everything_else_goes_on_after_many_starts_on_a_full_disk() {
-    if in_own_mounts("wal_full_disk::everything_else_goes_on_after_many_starts_on_a_full_disk") {
-        lives_after_a_start(4);
-    }
 }
 
 fn deletes_after_a_start(starts: usize) {
     let (_disk, _data, broker, _ballast, _) = started_again(FileSystem::Ext4, starts);
     broker.delete_topic("t");
     wait_for_room(&broker, "other", 1);
-}
-
-#[test]
-fn a_delete_makes_room_after_a_start_on_a_full_disk() {
-    if in_own_mounts("wal_full_disk::a_delete_makes_room_after_a_start_on_a_full_disk") {
-        deletes_after_a_start(1);
-    }
-}
-
-#[test]
-fn a_delete_makes_room_after_many_starts_on_a_full_disk() {
-    if in_own_mounts("wal_full_disk::a_delete_makes_room_after_many_starts_on_a_full_disk") {
-        deletes_after_a_start(4);
-    }
 }
 
 /// Publishes messages from that number on, all or none.
@@ -304,18 +234,33 @@ fn refuses_what_is_too_large_for_it(file_system: FileSystem) {
     expect_whole(&broker, "t", count);
 }
 
-#[test]
-fn what_is_too_large_for_a_full_disk_holds_up_nothing_in_memory() {
-    if in_own_mounts("wal_full_disk::what_is_too_large_for_a_full_disk_holds_up_nothing_in_memory") {
-        refuses_what_is_too_large_for_it(FileSystem::Memory);
-    }
+/// Tests that run in mounts of their own.
+macro_rules! tests_in_own_mounts {
+    ($($name:ident => $run:expr,)*) => {
+        $(
+            #[test]
+            fn $name() {
+                if in_own_mounts(concat!("wal_full_disk::", stringify!($name))) {
+                    $run;
+                }
+            }
+        )*
+    };
 }
 
-#[test]
-fn what_is_too_large_for_a_full_disk_holds_up_nothing() {
-    if in_own_mounts("wal_full_disk::what_is_too_large_for_a_full_disk_holds_up_nothing") {
-        refuses_what_is_too_large_for_it(FileSystem::Ext4);
-    }
+tests_in_own_mounts! {
+    writing_goes_on_when_room_is_made_in_memory => goes_on_when_room_is_made(FileSystem::Memory),
+    writing_goes_on_when_room_is_made => goes_on_when_room_is_made(FileSystem::Ext4),
+    writing_goes_on_after_a_delete_in_memory => goes_on_after_a_delete(FileSystem::Memory),
+    writing_goes_on_after_a_delete => goes_on_after_a_delete(FileSystem::Ext4),
+    a_start_on_a_full_disk_in_memory => starts_on_a_full_disk(FileSystem::Memory),
+    a_start_on_a_full_disk => starts_on_a_full_disk(FileSystem::Ext4),
+    everything_else_goes_on_after_a_start_on_a_full_disk => lives_after_a_start(1),
+    everything_else_goes_on_after_many_starts_on_a_full_disk => lives_after_a_start(4),
+    a_delete_makes_room_after_a_start_on_a_full_disk => deletes_after_a_start(1),
+    a_delete_makes_room_after_many_starts_on_a_full_disk => deletes_after_a_start(4),
+    what_is_too_large_for_a_full_disk_holds_up_nothing_in_memory => refuses_what_is_too_large_for_it(FileSystem::Memory),
+    what_is_too_large_for_a_full_disk_holds_up_nothing => refuses_what_is_too_large_for_it(FileSystem::Ext4),
 }
 
 #[test]

@@ -151,7 +151,7 @@ fn path_of(file: FileName, folder: &Path) -> String {
 /// says so, a start after a crash needs it again.
 fn forget_damage(folder: &Path, report: &OpeningReport) {
     if report.is_in_doubt {
-        tracing::warn!(folder = %folder.display(), "{DAMAGE_SEEN} was there, but this start has found damage of its own");
+        tracing::warn!(folder = %folder.display(), "{DAMAGE_SEEN} was there, but this start has found damage of its own: look at what is told of it, then make the file again");
     } else if report.was_in_doubt {
         tracing::info!(folder = %folder.display(), "the damage that earlier starts found is forgotten");
         return;
@@ -281,7 +281,7 @@ fn tell_of_losses(id: ShardId, folder: &Path, report: &OpeningReport) {
             topic = topic.as_str(),
             from = from.0,
             end = end.0,
-            "records are lost: readers are told of a gap"
+            "records are lost: readers are told of a gap; put the damaged files back from a copy if there is one and start again"
         );
     }
     for (topic, is_removed) in &report.orphans {

@@ -210,6 +210,20 @@ fn what_is_too_large_for_a_full_disk_is_refused_and_takes_nothing_from_the_small
 }
 
 #[test]
+fn what_found_no_room_says_nothing_of_smaller_entries() {
+    let mut log = Log::on(Disk::new(1 << 30), 7, None);
+    log.commit(&created(1));
+    log.disk.capacity = log.disk.list().iter().map(|(_, bytes)| bytes).sum::<u64>();
+    // Whoever asked has gone before it is known that there is no room.
+    assert_eq!(log.append(&records(1, 0, 1, 12 * 4096)), Err(NotAdmitted::Busy));
+    log.disk.capacity = 1 << 30;
+    let smaller = records(1, 0, 1, 6 * 4096);
+    let answers: Vec<_> = (0..10).map_while(|_| log.append(&smaller).err()).collect();
+    assert!(!answers.is_empty() && answers.len() < 10, "it needs a segment, and that comes: {answers:?}");
+    assert!(answers.iter().all(|why| *why == NotAdmitted::Busy), "{answers:?}");
+}
+
+#[test]
 fn a_disk_that_is_full_from_the_start_is_no_crash() {
     let mut log = Log::on(Disk::new(0), 7, None);
     assert_eq!(log.append(&created(1)), Err(NotAdmitted::Full));
